@@ -1,0 +1,1 @@
+"""Values: frozen, validated, JSON in and out, no behaviour beyond themselves."""
