@@ -170,6 +170,6 @@ def _own_text(error: BaseException) -> str:
             members = "; ".join(error_chain(member) for member in error.exceptions)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType, reportUnknownArgumentType]
             return f"{error.message} [{members}]"
         text = str(error)
-    except Exception:  # noqa: BLE001 - an exception whose str() raises must still be reported
+    except Exception:  # an exception whose str() raises must still be reported
         return "<unprintable error>"
     return text or type(error).__name__
