@@ -1,0 +1,19 @@
+"""The loop."""
+
+from nbagent.agent.agent import Agent, AgentOptions
+from nbagent.agent.initiator import current_agent, require_agent
+from nbagent.agent.lifecycle import AgentHandle
+from nbagent.agent.points import Enter, Reject, Retry
+from nbagent.agent.runtime import Runtime
+
+__all__ = (
+    "Agent",
+    "AgentHandle",
+    "AgentOptions",
+    "Enter",
+    "Reject",
+    "Retry",
+    "Runtime",
+    "current_agent",
+    "require_agent",
+)

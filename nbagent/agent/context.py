@@ -43,9 +43,8 @@ class RuntimeContext:
         if event.type == "user/message" and is_context(Message.of(event.data)):
             self._existed = True
             self._retained = event.seq
-        elif self._retained is not None and isinstance(event.surface_op, dict):
-            if self._retained in (event.source_event_seqs or ()):
-                self._retained = None
+        elif isinstance(event.surface_op, dict) and self._retained in (event.source_event_seqs or ()):
+            self._retained = None
 
     def candidate(self, sections: Sequence[Section]) -> Message | None:
         """The message that would bring the model up to date, or none when it already is."""

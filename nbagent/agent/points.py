@@ -205,7 +205,9 @@ def accept_pre_step(answer: Any) -> Enter | Reject:
         if decision.get("kind") == "enter":
             messages = [Message.of(message) for message in decision.get("messages", ())]
             return Enter(messages, decision.get("startsRequestSeries") is True)
-    raise InputError(f'an "agent/pre-step" listener must answer enter or reject, got {answer!r}', code="INVALID_DECISION")
+    raise InputError(
+        f'an "agent/pre-step" listener must answer enter or reject, got {answer!r}', code="INVALID_DECISION"
+    )
 
 
 def accept_config(answer: Any) -> CallConfig:
@@ -216,7 +218,9 @@ def accept_config(answer: Any) -> CallConfig:
     """
     if isinstance(answer, Mapping):
         return CallConfig.of(cast("Mapping[str, Any]", answer))
-    raise InputError(f'an "agent/request" listener must answer a configuration, got {answer!r}', code="INVALID_DECISION")
+    raise InputError(
+        f'an "agent/request" listener must answer a configuration, got {answer!r}', code="INVALID_DECISION"
+    )
 
 
 def accept_request_error(answer: Any) -> Retry | None:
@@ -229,4 +233,6 @@ def accept_request_error(answer: Any) -> Retry | None:
         return answer
     if isinstance(answer, Mapping) and cast("Mapping[str, Any]", answer).get("kind") == "retry":
         return Retry()
-    raise InputError(f'an "agent/request-error" listener must answer retry or nothing, got {answer!r}', code="INVALID_DECISION")
+    raise InputError(
+        f'an "agent/request-error" listener must answer retry or nothing, got {answer!r}', code="INVALID_DECISION"
+    )

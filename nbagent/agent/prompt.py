@@ -51,6 +51,8 @@ class Assembly:
     tools: Sequence[ToolDeclaration] = ()
     variables: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
     context: Sequence[Section] = ()
+    live_context: bool = False
+    """Whether `context` is what the registries say, to be read again when the request is admitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,15 +151,19 @@ async def assemble(
 ) -> Assembly:
     """Gather the prompt of a step and let `system-prompt/assemble` listeners change it."""
 
+    context: list[Section] = []
+
     async def default() -> Assembly:
+        context.extend(await prompt.context_sections())
         return Assembly(
             sections=await prompt.sections(),
             tools=sorted(tools, key=lambda tool: tool.name),
             variables={**variables, **await prompt.variables()},
-            context=await prompt.context_sections(),
+            context=context,
         )
 
-    return await hooks.waterfall("system-prompt/assemble", PromptAssembly(agent, signal), default, _accept)
+    answer = await hooks.waterfall("system-prompt/assemble", PromptAssembly(agent, signal), default, _accept)
+    return replace(answer, live_context=answer.context is context)
 
 
 def render_prompt(assembly: Assembly) -> str:
@@ -181,7 +187,9 @@ def _interpolate(section: Section, variables: Mapping[str, str | None]) -> str:
         name = match.group(1)
         where = f'(section "{section.name}")'
         if not _VARIABLE.fullmatch(name):
-            raise NbagentError(f'malformed prompt variable reference "{match.group(0)}" {where}', code="PROMPT_VARIABLE")
+            raise NbagentError(
+                f'malformed prompt variable reference "{match.group(0)}" {where}', code="PROMPT_VARIABLE"
+            )
         if name not in variables:
             known = ", ".join(sorted(variables)) or "(none)"
             raise NbagentError(

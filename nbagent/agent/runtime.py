@@ -1,0 +1,154 @@
+"""The runtime: the object that ties store, registries and agents together, and the task group their turns run in."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import anyio
+from anyio.abc import TaskGroup
+
+from nbagent.agent.lifecycle import Agents
+from nbagent.agent.registry import SessionTable
+from nbagent.agent.scope import Scope
+from nbagent.errors import InputError, LifecycleError
+from nbagent.hooks import Hooks, Listener
+from nbagent.llm.retry import RetryPolicy
+from nbagent.session import Session
+from nbagent.session.projection import ProjectionRegistry
+from nbagent.session.projections import INBOX, TURN_BOUNDARY, TURNS
+from nbagent.storage import Handle, MemoryStore, Store
+
+__all__ = ("Runtime",)
+
+
+class Runtime:
+    """Where agents live. Use it as `async with Runtime(...) as runtime`, on asyncio or trio.
+
+    Leaving it cancels what runs, stores the last event of every turn, and leaves pending input in the sessions.
+
+    Args:
+        store: Where sessions are kept; in memory by default.
+        retry: What happens after a failed model call: `"normal"`, `"always"`, a `RetryPolicy`, or none.
+        max_parallel_tool_calls: Parallel-safe tool calls that one agent may have in flight.
+        clock: Milliseconds since the epoch, for tests.
+
+    Attributes:
+        agents: `create`, `resume`, `get`, `list`.
+        sessions: The live sessions.
+        projections: States folded from the logs.
+        llm: Routes to models, for every agent.
+        tools: Tools and guards, for every agent.
+        prompt: Prompt sections, variables and context, for every agent.
+        hooks: Listeners that hear every agent.
+    """
+
+    def __init__(
+        self,
+        store: Store | None = None,
+        *,
+        retry: Literal["normal", "always"] | RetryPolicy | None = "normal",
+        max_parallel_tool_calls: int = 10,
+        clock: Callable[[], int] | None = None,
+    ) -> None:
+        if type(max_parallel_tool_calls) is not int or max_parallel_tool_calls < 1:
+            raise InputError(
+                f"maxParallelToolCalls must be a positive integer, got {max_parallel_tool_calls!r}",
+                code="INVALID_OPTION",
+            )
+        self.store: Store = store if store is not None else MemoryStore()
+        self.retry = RetryPolicy.named(retry) if isinstance(retry, str) else retry
+        self.max_parallel_tool_calls = max_parallel_tool_calls
+        self.clock = clock
+        self.scope = Scope()
+        self.projections = ProjectionRegistry()
+        for unit in (INBOX, TURN_BOUNDARY, TURNS):
+            self.projections.register(unit)
+        self.sessions = SessionTable()
+        self.agents = Agents(self)
+        self._storage: dict[int, Handle] = {}
+        self._tasks: TaskGroup | None = None
+        self._thread: int | None = None
+
+    @property
+    def hooks(self) -> Hooks:
+        return self.scope.hooks
+
+    @property
+    def llm(self) -> Any:
+        return self.scope.llm
+
+    @property
+    def tools(self) -> Any:
+        return self.scope.tools
+
+    @property
+    def prompt(self) -> Any:
+        return self.scope.prompt
+
+    def on(self, point: str, listener: Listener) -> Callable[[], None]:
+        """Listen to an extension point for every agent; answers a function that removes the listener."""
+        return self.scope.on(point, listener)
+
+    async def flush(self, session: Session) -> bool:
+        """Make a session safe against a power failure; answers whether it has a file or database to sync."""
+        storage = self._storage.get(id(session))
+        if storage is None:
+            return False
+        await storage.flush()
+        return True
+
+    async def __aenter__(self) -> Self:
+        if self._tasks is not None:
+            raise LifecycleError("this runtime is already running", code="ALREADY_ACTIVE")
+        self._thread = threading.get_ident()
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        tasks = self._tasks
+        if tasks is None:
+            return
+        try:
+            with anyio.CancelScope(shield=True):
+                try:
+                    await self.agents.dispose_all()
+                finally:
+                    await self.scope.llm.aclose()
+        finally:
+            self._tasks = None
+            # The body's own error goes on by itself; given to the group it would come out wrapped.
+            await tasks.__aexit__(None, None, None)
+
+    # -- for the parts of the loop -------------------------------------------------------------------------------------
+
+    def start_soon(self, function: Callable[[], Awaitable[Any]]) -> None:
+        """Run a task of an agent."""
+        self.check_active()
+        assert self._tasks is not None
+        self._tasks.start_soon(function)
+
+    def remember(self, session: Session, storage: Handle) -> None:
+        """Know where a session is kept, to flush it."""
+        self._storage[id(session)] = storage
+
+    def check_active(self) -> None:
+        """Raise unless the runtime is running."""
+        if self._tasks is None:
+            raise LifecycleError(
+                'agent loop is not active: use the runtime inside "async with Runtime(...)"', code="RUNTIME_CLOSED"
+            )
+
+    def check_thread(self) -> None:
+        """Raise unless this is the thread of the runtime's event loop."""
+        if self._thread is not None and threading.get_ident() != self._thread:
+            raise LifecycleError(
+                "agents are used on their event loop's thread; from a notebook cell use the agent that %agent create "
+                "bound, or a blocking portal",
+                code="WRONG_THREAD",
+            )
