@@ -263,6 +263,7 @@ class Agent:
     def check_usable(self) -> None:
         """Raise unless this thread may use the agent and the agent is alive."""
         self.runtime.check_thread()
+        self.runtime.check_active()
         if self.disposed:
             raise LifecycleError(
                 f'agent "{self.id}" is disposed; its session is kept, resume it to go on', code="AGENT_DISPOSED"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.lowlevel
 
 from nbagent.agent.masking import ChunkMask
 from nbagent.agent.stream_notices import StreamNotices
@@ -198,7 +199,7 @@ async def _pump(stream: AsyncIterator[StreamChunk], inbound: _Inbound) -> None:
                 inbound.news.set()
                 looked = time.monotonic()
             elif time.monotonic() - looked > _FRAME_SECONDS:
-                await anyio.sleep(0)
+                await anyio.lowlevel.checkpoint()
     except Exception as error:
         inbound.failure = error
     finally:

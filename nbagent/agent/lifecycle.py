@@ -250,7 +250,8 @@ class Agents(AgentTable):
             if len(session.events) > stored:
                 storage.append(list(session.events)[stored:])
             session.storage = lambda event: storage.append([event])
-            undo.append(runtime.sessions.enter(session))
+            detach_session = runtime.sessions.enter(session)
+            undo.append(detach_session)
             detach_agent = self.enter(agent)
             undo.append(detach_agent)
             for listener in scope.hooks.listeners("session/created"):
@@ -268,9 +269,9 @@ class Agents(AgentTable):
             if self._handles.get(agent.id) is handle:
                 del self._handles[agent.id]
 
-        handle = AgentHandle(agent, storage, [forget, detach_agent, lambda: runtime.sessions.detach(session)])
+        forget_storage = runtime.remember(session, storage)
+        handle = AgentHandle(agent, storage, [forget, forget_storage, detach_agent, detach_session])
         self._handles[agent.id] = handle
-        runtime.remember(session, storage)
         agent.converge(maintenance)
         return handle
 

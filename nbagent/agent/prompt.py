@@ -150,7 +150,6 @@ async def assemble(
     signal: CancelSignal,
 ) -> Assembly:
     """Gather the prompt of a step and let `system-prompt/assemble` listeners change it."""
-
     context: list[Section] = []
 
     async def default() -> Assembly:

@@ -68,9 +68,10 @@ class Runtime:
             self.projections.register(unit)
         self.sessions = SessionTable()
         self.agents = Agents(self)
-        self._storage: dict[int, Handle] = {}
+        self._storage: dict[str, Handle] = {}
         self._tasks: TaskGroup | None = None
         self._thread: int | None = None
+        self._closing = False
 
     @property
     def hooks(self) -> Hooks:
@@ -94,7 +95,7 @@ class Runtime:
 
     async def flush(self, session: Session) -> bool:
         """Make a session safe against a power failure; answers whether it has a file or database to sync."""
-        storage = self._storage.get(id(session))
+        storage = self._storage.get(session.id)
         if storage is None:
             return False
         await storage.flush()
@@ -114,6 +115,7 @@ class Runtime:
         tasks = self._tasks
         if tasks is None:
             return
+        self._closing = True
         try:
             with anyio.CancelScope(shield=True):
                 try:
@@ -129,20 +131,24 @@ class Runtime:
 
     def start_soon(self, function: Callable[[], Awaitable[Any]]) -> None:
         """Run a task of an agent."""
-        self.check_active()
-        assert self._tasks is not None
+        if self._tasks is None:
+            raise _closed()
         self._tasks.start_soon(function)
 
-    def remember(self, session: Session, storage: Handle) -> None:
-        """Know where a session is kept, to flush it."""
-        self._storage[id(session)] = storage
+    def remember(self, session: Session, storage: Handle) -> Callable[[], None]:
+        """Know where a session is kept, to flush it; answers a function that forgets it."""
+        self._storage[session.id] = storage
+
+        def forget() -> None:
+            if self._storage.get(session.id) is storage:
+                del self._storage[session.id]
+
+        return forget
 
     def check_active(self) -> None:
-        """Raise unless the runtime is running."""
-        if self._tasks is None:
-            raise LifecycleError(
-                'agent loop is not active: use the runtime inside "async with Runtime(...)"', code="RUNTIME_CLOSED"
-            )
+        """Raise unless the runtime runs and is not being left."""
+        if self._tasks is None or self._closing:
+            raise _closed()
 
     def check_thread(self) -> None:
         """Raise unless this is the thread of the runtime's event loop."""
@@ -152,3 +158,9 @@ class Runtime:
                 "bound, or a blocking portal",
                 code="WRONG_THREAD",
             )
+
+
+def _closed() -> LifecycleError:
+    return LifecycleError(
+        'agent loop is not active: use the runtime inside "async with Runtime(...)"', code="RUNTIME_CLOSED"
+    )

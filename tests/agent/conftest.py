@@ -1,0 +1,68 @@
+"""A runtime with a scripted model, for tests of the loop."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from nbagent import Runtime
+from nbagent.testing import ScriptedAdapter
+
+pytestmark = pytest.mark.anyio
+
+
+class World:
+    """One runtime, one scripted model, one agent."""
+
+    def __init__(self, runtime: Runtime, model: ScriptedAdapter, handle: Any) -> None:
+        self.runtime = runtime
+        self.model = model
+        self.handle = handle
+        self.agent = handle.agent
+
+    @property
+    def events(self) -> list[Any]:
+        return list(self.agent.session.events)
+
+    def types(self, *, frames: bool = False) -> list[str]:
+        """Event types, without frames and inbox splices unless asked for."""
+        hidden = () if frames else ("assistant/frame", "agent/inbox/spliced")
+        return [event.type for event in self.events if event.type not in hidden]
+
+    def of(self, *types: str) -> list[Any]:
+        return [event for event in self.events if event.type in types]
+
+    @property
+    def reasons(self) -> list[Any]:
+        return [event.data["reason"] for event in self.of("turn/end")]
+
+    async def ask(self, text: str) -> None:
+        self.agent.followup(text)
+        await self.agent.when_idle()
+
+    def on(self, point: str) -> Any:
+        """Decorator: listen to a point of this agent."""
+
+        def register(listener: Any) -> Any:
+            self.agent.on(point, listener)
+            return listener
+
+        return register
+
+
+@pytest.fixture
+def world() -> Any:
+    @asynccontextmanager
+    async def make(*script: Any, retry: Any = None, store: Any = None, adapter: Any = None, **options: Any) -> AsyncIterator[World]:
+        async with Runtime(store=store, retry=retry, **options.pop("runtime", {})) as runtime:
+            model = ScriptedAdapter(list(script), **(adapter or {}))
+            runtime.llm.register(["scripted"], model)
+            options.setdefault("session_id", "s1")
+            options.setdefault("system", "Be brief.")
+            handle = await runtime.agents.create(provider="scripted", model="m", **options)
+            yield World(runtime, model, handle)
+
+    return make
