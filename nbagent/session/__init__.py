@@ -1,0 +1,6 @@
+"""The log, and what is folded from it."""
+
+from nbagent.session.projection import ProjectionRegistry, ProjectionUnit
+from nbagent.session.session import Session, SessionEvent, check_log
+
+__all__ = ("ProjectionRegistry", "ProjectionUnit", "Session", "SessionEvent", "check_log")

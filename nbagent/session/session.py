@@ -1,0 +1,316 @@
+"""The session: a durable, append-only log, and the states that are folded from it.
+
+`append` is the only verb that changes anything. It snapshots, validates, writes to storage, commits, folds and then
+tells observers; an observer's failure is logged and contained, it never un-commits.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nbagent.errors import SessionError
+from nbagent.hooks import Hooks
+from nbagent.secrets import mask_json
+from nbagent.session.header import RequestFold
+from nbagent.session.invariants import LogInvariants
+from nbagent.session.shape import check_shape, message_of
+from nbagent.session.surface import Surface
+from nbagent.types.config import ToolHistory
+from nbagent.types.events import CORE_TYPES, Event, SessionHeader
+from nbagent.types.frozen import FrozenDict, FrozenList, NotJsonError, freeze
+from nbagent.types.messages import Message
+
+__all__ = ("Session", "SessionEvent", "check_log", "restored_event")
+
+_log = logging.getLogger(__name__)
+_ENVELOPE = frozenset({"type", "seq", "time", "data", "surfaceOp", "sourceEventSeqs", "ignorable"})
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEvent:
+    """`session/validate` and `session/event`: an event that is about to be committed, or was."""
+
+    session: Session
+    event: Event
+
+
+class Session:
+    """One session's log.
+
+    Args:
+        header: What the session is; an id alone makes a detached session.
+        events: A log to begin with, validated; none for a fresh session.
+        clock: Milliseconds since the epoch.
+
+    Attributes:
+        header: Fixed at creation.
+        hooks: Asked before and told after every commit; none by default.
+        storage: Called with each event before it is committed; what it raises refuses the append.
+        path: Where the session is kept, when that is a file.
+        first_live_seq: Seq of the first event that this process appended.
+        inherited_event_count: Events taken over from a parent session.
+        publishing: Whether observers are being told of an append right now.
+
+    Raises:
+        SessionError: The seed is no valid log.
+    """
+
+    def __init__(
+        self,
+        header: SessionHeader | str,
+        events: Sequence[Event | Mapping[str, Any]] | None = None,
+        *,
+        clock: Callable[[], int] | None = None,
+    ) -> None:
+        self._clock = clock or _now
+        self.header = SessionHeader.new(header, self._clock()) if isinstance(header, str) else header
+        self.hooks: Hooks | None = None
+        self.storage: Callable[[Event], None] | None = None
+        self.path: Path | None = None
+        self.publishing = False
+        self._events: list[Event] = []
+        self._surface = Surface()
+        self._invariants = LogInvariants()
+        self._requests = RequestFold()
+        self._messages: list[Message] | None = []
+        self._observers: list[Callable[[Event], object]] = []
+        self._afterwards: list[Callable[[], object]] = []
+        self.inherited_event_count = 0
+        for value in events or ():
+            self._restore(value)
+        self.first_live_seq = len(self._events)
+        if events is not None and not (self._events and self._events[-1].type == "session/end-seed"):
+            self._commit(self._build("session/end-seed", freeze({}), None, None, ignorable=False))
+
+    @property
+    def id(self) -> str:
+        return self.header.id
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """The committed events, in order. Read only."""
+        return self._events
+
+    @property
+    def surface(self) -> list[int]:
+        """Seqs of the surface nodes, in order."""
+        return list(self._surface.seqs)
+
+    @property
+    def replace_generation(self) -> int:
+        """How many positional replacements were committed."""
+        return self._surface.replacements
+
+    @property
+    def content_generation(self) -> int:
+        """Changes whenever messages that were derived before may read differently now."""
+        return self._surface.replacements
+
+    # -- appending -----------------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        type: str,
+        data: Mapping[str, Any],
+        *,
+        surface_op: str | Mapping[str, Any] | None = None,
+        source_event_seqs: Sequence[int] | None = None,
+        ignorable: bool = False,
+    ) -> Event:
+        """Commit one event; answers it, with a frozen snapshot of `data`.
+
+        Args:
+            type: One of the known types, or any other with `ignorable`.
+            data: Lossless JSON.
+            surface_op: `"append"` or `{op: replace, startSeq, endSeq}`; required on message events, refused on others.
+            source_event_seqs: Earlier events that this one was made from.
+            ignorable: A reader that does not know `type` may skip the event.
+
+        Raises:
+            SessionError: `NOT_JSON`, `REENTRANT_APPEND`, `INVALID_EVENT`, `SURFACE_REFUSED`, `UNKNOWN_EVENT`.
+            InvariantError: The event cannot come next.
+            Exception: What a `session/validate` listener or the storage raised. Nothing is stored or committed.
+        """
+        try:
+            snapshot = _snapshot(type, data)
+            operation = freeze(surface_op) if surface_op is not None else None
+            sources = freeze(list(source_event_seqs)) if source_event_seqs is not None else None
+        except NotJsonError as fault:
+            raise SessionError(
+                f'session event "{type}" carries non-JSON-serializable data: {fault}', code="NOT_JSON"
+            ) from fault
+        if self.publishing:
+            raise SessionError(
+                "session append cannot reenter while another append is being published", code="REENTRANT_APPEND"
+            )
+        event = self._build(type, mask_json(snapshot), operation, sources, ignorable=ignorable)
+        self._check(event)
+        if self.hooks is not None:
+            for listener in self.hooks.listeners("session/validate"):
+                listener(SessionEvent(self, event))
+        if self.storage is not None:
+            self.storage(event)
+        self._commit(event)
+        self._publish(event)
+        return event
+
+    def subscribe(self, observer: Callable[[Event], object]) -> Callable[[], None]:
+        """Tell `observer` of every commit, before other listeners; answers a function that unsubscribes."""
+        self._observers.append(observer)
+
+        def unsubscribe() -> None:
+            if observer in self._observers:
+                self._observers.remove(observer)
+
+        return unsubscribe
+
+    def after_publication(self, callback: Callable[[], object]) -> None:
+        """Call `callback` when no append is being published: now, or as soon as the present one has unwound."""
+        if self.publishing:
+            self._afterwards.append(callback)
+        else:
+            callback()
+
+    # -- derived -------------------------------------------------------------------------------------------------------
+
+    def messages(self) -> list[Message]:
+        """The history as a model sees it: a fresh list of shared, frozen messages."""
+        if self._messages is None:
+            derived = (message_of(self._events[seq]) for seq in self._surface.seqs)
+            self._messages = [message for message in derived if message is not None and _visible(message)]
+        return list(self._messages)
+
+    def request_header(self) -> FrozenDict | None:
+        """The latest `{config, adapterDefaults?, tools?}`, or none."""
+        return self._requests.header
+
+    def request_context(self) -> FrozenDict | None:
+        """The latest `{provider, model, contextWindow?, systemPromptUpdate?}`, or none."""
+        return self._requests.context
+
+    def tool_history(self) -> ToolHistory:
+        """How the tool catalogue grew in the current series."""
+        return self._requests.tool_history()
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _build(self, type: str, data: FrozenDict, operation: Any, sources: Any, *, ignorable: bool) -> Event:
+        return Event(type, len(self._events), self._clock(), data, operation, sources, ignorable)
+
+    def _check(self, event: Event) -> None:
+        if event.type not in CORE_TYPES and not event.ignorable:
+            raise SessionError(
+                f'session event "{event.type}" is unknown to this version and not marked ignorable',
+                code="UNKNOWN_EVENT",
+            )
+        check_shape(event.type, event.data, self._events)
+        self._surface.check(event, self._events)
+        self._invariants.check(event)
+
+    def _commit(self, event: Event) -> None:
+        self._events.append(event)
+        self._surface.commit(event)
+        self._invariants.commit(event)
+        self._requests.commit(event)
+        if event.surface_op is None:
+            return
+        if event.surface_op != "append":
+            self._messages = None
+        elif self._messages is not None:
+            message = message_of(event)
+            if message is not None and _visible(message):
+                self._messages.append(message)
+
+    def _publish(self, event: Event) -> None:
+        self.publishing = True
+        try:
+            for observer in list(self._observers):
+                try:
+                    observer(event)
+                except Exception:
+                    _log.exception("a session observer failed on event %d", event.seq)
+            if self.hooks is not None and self.hooks.has("session/event"):
+                self.hooks.notify("session/event", SessionEvent(self, event))
+        finally:
+            self.publishing = False
+        while self._afterwards and not self.publishing:
+            try:
+                self._afterwards.pop(0)()
+            except Exception:
+                _log.exception("work that waited for a publication failed")
+
+    def _restore(self, value: Event | Mapping[str, Any]) -> None:
+        index = len(self._events)
+        event = value if isinstance(value, Event) else restored_event(value, index)
+        if event.seq != index:
+            raise SessionError(
+                f"seed event at index {index} has seq {event.seq} (expected {index}); seed must be contiguous from 0",
+                code="INVALID_SEED",
+            )
+        self._check(event)
+        self._commit(event)
+        if event.type == "session/end-seed" and event.data.get("inherited"):
+            self.inherited_event_count = index
+
+
+def _snapshot(type: str, data: Mapping[str, Any]) -> FrozenDict:
+    if not isinstance(data, FrozenDict):
+        data = freeze(dict(data) if not isinstance(data, dict) else data)
+    return _with_messages(type, data)
+
+
+def _with_messages(type: str, data: Any) -> FrozenDict:
+    """The data with its messages as `Message` objects; those that are already stay the same objects."""
+    if type == "user/message":
+        return Message.of(data)
+    message = data.get("message")
+    if message is not None and not isinstance(message, Message) and isinstance(message, dict):
+        return FrozenDict({**data, "message": Message(message)})
+    if type == "agent/inbox/spliced" and any(not isinstance(each, Message) for each in data.get("inserted", ())):
+        inserted = FrozenList([Message.of(each) for each in data["inserted"]])
+        return FrozenDict({**data, "inserted": inserted})
+    return data
+
+
+def restored_event(value: Mapping[str, Any], index: int) -> Event:
+    """The event of a stored line; `index` is its place, for the error.
+
+    Raises:
+        SessionError: `INVALID_SEED`.
+    """
+    unknown = [key for key in value if key not in _ENVELOPE]
+    if unknown:
+        raise SessionError(f"seed event at index {index} has the unknown key {unknown[0]!r}", code="INVALID_SEED")
+    try:
+        kind, seq, moment = value["type"], value["seq"], value["time"]
+        data = _snapshot(kind, value["data"])
+        operation, sources = freeze(value.get("surfaceOp")), freeze(value.get("sourceEventSeqs"))
+    except (KeyError, NotJsonError, TypeError, ValueError) as fault:
+        raise SessionError(f"seed event at index {index} is malformed: {fault}", code="INVALID_SEED") from fault
+    if not isinstance(kind, str) or type(seq) is not int or type(moment) is not int:
+        raise SessionError(f"seed event at index {index} has a malformed envelope", code="INVALID_SEED")
+    return Event(kind, seq, moment, data, operation, sources, value.get("ignorable") is True)
+
+
+def _visible(message: Message) -> bool:
+    return bool(message["content"]) or message["role"] in {"user", "tool"}
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def check_log(events: Sequence[Event | Mapping[str, Any]]) -> None:
+    """Raise unless `events` are a log that every rule accepts.
+
+    Raises:
+        SessionError: What is broken; `InvariantError` for order and enclosure.
+    """
+    session = Session("check")
+    for event in events:
+        session._restore(event)

@@ -1,0 +1,114 @@
+"""The surface: the events whose messages the model sees, in the order in which it sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nbagent.errors import SessionError
+from nbagent.types.events import SURFACE_TYPES, Event
+
+__all__ = ("Surface",)
+
+
+class Surface:
+    """The fold of surface operations. `check` refuses a transition without touching anything, `commit` makes it.
+
+    Attributes:
+        seqs: The current nodes, in surface order.
+        replacements: How many positional replacements were committed.
+    """
+
+    def __init__(self) -> None:
+        self.seqs: list[int] = []
+        self.replacements = 0
+
+    def check(self, event: Event, events: Sequence[Event]) -> None:
+        """Raise unless `event` may follow `events`.
+
+        Raises:
+            SessionError: `SURFACE_REFUSED`.
+        """
+        operation, sources = event.surface_op, event.source_event_seqs
+        if event.type not in SURFACE_TYPES:
+            if operation is not None or sources is not None:
+                raise _refused(f'session event "{event.type}" is not surface-eligible and cannot carry surfaceOp')
+            return
+        if operation is None:
+            raise _refused(f'session event "{event.type}" is surface-eligible and requires a surfaceOp marker')
+        if sources is not None:
+            _check_sources(event, sources)
+        if operation == "append":
+            return
+        start, end = self._range(operation)
+        shadowed = self.seqs[start : end + 1]
+        missing = [seq for seq in shadowed if seq not in (sources or ())]
+        if missing:
+            listed = ", ".join(str(seq) for seq in missing)
+            raise _refused(
+                f"surface replace: sourceEventSeqs must include every shadowed surface node; missing {listed}"
+            )
+        if event.type == "tool/result":
+            _check_result_rewrite(event, [events[seq] for seq in shadowed])
+        if start == 0 and events[self.seqs[0]].type == "system/message":
+            if event.type != "system/message" or end != 0:
+                raise _refused(
+                    "surface replace: node 0 holds the system prompt and may be rewritten only by a system/message "
+                    "over exactly that node"
+                )
+
+    def commit(self, event: Event) -> None:
+        """Make the transition that `check` accepted."""
+        operation = event.surface_op
+        if operation is None:
+            return
+        if operation == "append":
+            self.seqs.append(event.seq)
+            return
+        start, end = self._range(operation)
+        self.seqs[start : end + 1] = [event.seq]
+        self.replacements += 1
+
+    def _range(self, operation: Any) -> tuple[int, int]:
+        if not isinstance(operation, Mapping) or operation.get("op") != "replace":  # pyright: ignore[reportUnknownMemberType]
+            raise _refused(f"unknown surface operation {operation!r}")
+        first, last = operation.get("startSeq"), operation.get("endSeq")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        if first not in self.seqs:
+            raise _refused(f"surface replace: start seq {first} not found in surface")
+        if last not in self.seqs:
+            raise _refused(f"surface replace: end seq {last} not found in surface")
+        start, end = self.seqs.index(first), self.seqs.index(last)
+        if start > end:
+            raise _refused(f"surface replace: start seq {first} (index {start}) is after end seq {last} (index {end})")
+        return start, end
+
+
+def _check_sources(event: Event, sources: Sequence[Any]) -> None:
+    if not sources:
+        raise _refused("sourceEventSeqs must not be empty")
+    if any(type(seq) is not int or seq < 0 for seq in sources):
+        raise _refused("sourceEventSeqs must hold non-negative integers")
+    if len(set(sources)) != len(sources):
+        raise _refused("sourceEventSeqs must not contain duplicates")
+    for seq in sources:
+        if seq >= event.seq:
+            raise _refused(f"sourceEventSeqs must reference earlier events: {seq} >= current seq {event.seq}")
+
+
+def _check_result_rewrite(event: Event, shadowed: Sequence[Event]) -> None:
+    if len(shadowed) != 1:
+        raise _refused("tool/result surface replacement must rewrite exactly one current node")
+    target = shadowed[0]
+    if target.type != "tool/result":
+        raise _refused("tool/result surface replacement must target a current tool/result")
+    if _without_content(event) != _without_content(target):
+        raise _refused("tool/result surface replacement may change only content")
+
+
+def _without_content(event: Event) -> dict[str, Any]:
+    message = {key: value for key, value in event.data["message"].items() if key != "content"}
+    return {**event.data, "message": message}
+
+
+def _refused(message: str) -> SessionError:
+    return SessionError(message, code="SURFACE_REFUSED")
