@@ -1,0 +1,127 @@
+"""A turn as Markdown and as plain text: what a diff, a code-hosting site or a terminal shows of it."""
+
+from __future__ import annotations
+
+import re
+
+from nbagent.notebook.markdown import harmless_markdown
+from nbagent.notebook.transcript import Call, LateMessage, Prose, RetryNotice, TurnState
+from nbagent.notebook.wording import bounded, call_preview, retry_line, status_line, usage_line, visible
+
+__all__ = ("turn_markdown", "turn_plain")
+
+_RESULT_LIMIT = 2_000
+_REASONING_LIMIT = 600
+
+
+def turn_plain(state: TurnState, agent_name: str, note: str | None) -> str:
+    """One turn as plain text."""
+    parts = [_title(state, agent_name)]
+    if note:
+        parts.append(note)
+    parts.extend(_prefixed("> ", visible(prompt)) for prompt in state.prompts)
+    for item in state.items:
+        match item:
+            case Prose(kind="text"):
+                parts.append(visible(item.text).strip() + ("…" if item.interrupted else ""))
+            case Prose():
+                parts.append(_prefixed("  ", f"(reasoning) {bounded(item.text.strip(), _REASONING_LIMIT)}"))
+            case Call():
+                parts.append(_call_plain(item))
+            case RetryNotice():
+                parts.append(f"[{retry_line(item)}]")
+            case LateMessage():
+                parts.append(_prefixed("> ", visible(item.text)))
+    parts.append(f"[{_ending(state)}]")
+    return "\n\n".join(part for part in parts if part)
+
+
+def _call_plain(call: Call) -> str:
+    line = f"[{visible(call.name)}({call_preview(call)}): {_outcome(call)}]"
+    result = _result_text(call)
+    return f"{line}\n{_prefixed('  ', result)}" if result else line
+
+
+def turn_markdown(state: TurnState, agent_name: str, note: str | None) -> str:
+    """One turn as Markdown in which only the answer is markup."""
+    name, rest = _split_title(state, agent_name)
+    parts = [f"**{_literal(name)}**" + (f" · {_literal(rest)}" if rest else "")]
+    if note:
+        parts.append(f"*{_literal(note)}*")
+    parts.extend(_quoted(prompt) for prompt in state.prompts)
+    for item in state.items:
+        match item:
+            case Prose(kind="text"):
+                parts.append(harmless_markdown(visible(item.text).strip()) + ("…" if item.interrupted else ""))
+            case Prose():
+                parts.append(f"*Reasoning*\n\n{_quoted(bounded(item.text.strip(), _REASONING_LIMIT))}")
+            case Call():
+                parts.append(_call_markdown(item))
+            case RetryNotice():
+                parts.append(f"*{_literal(retry_line(item))}*")
+            case LateMessage():
+                parts.append(_quoted(item.text))
+    parts.append(f"*{_literal(_ending(state))}*")
+    return "\n\n".join(part for part in parts if part)
+
+
+def _call_markdown(call: Call) -> str:
+    line = f"**Tool** {_code(f'{visible(call.name)}({call_preview(call)})')}: {_literal(_outcome(call))}"
+    result = _result_text(call)
+    return f"{line}\n\n{_fenced(result)}" if result else line
+
+
+def _title(state: TurnState, agent_name: str) -> str:
+    return f"{agent_name} ({visible(state.model)})" if state.model else agent_name
+
+
+def _split_title(state: TurnState, agent_name: str) -> tuple[str, str]:
+    return agent_name, visible(state.model)
+
+
+def _ending(state: TurnState) -> str:
+    parts = [status_line(state)]
+    if state.reason is not None and state.reason["kind"] == "error":
+        parts[0] += f": {visible(state.reason['error']['message'])}"
+    usage = usage_line(state.usage)
+    if usage:
+        parts.append(usage)
+    return " · ".join(parts)
+
+
+def _outcome(call: Call) -> str:
+    word = {"done": "done", "error": "failed", "aborted": "stopped"}.get(call.state, call.state)
+    return f"{word} ({call.code})" if call.code else word
+
+
+def _result_text(call: Call) -> str:
+    lines = [bounded(call.result, _RESULT_LIMIT).rstrip()] if call.result else []
+    lines.extend(f"[{picture.media_type}]" for picture in call.pictures)
+    return "\n".join(lines)
+
+
+def _prefixed(prefix: str, text: str) -> str:
+    return "\n".join(f"{prefix}{line}".rstrip() for line in text.split("\n"))
+
+
+def _literal(text: str) -> str:
+    """Text with everything escaped that Markdown could read, on one line."""
+    return re.sub(r"([\\`*_{}\[\]<>()#+!|~&$-])", r"\\\1", " ".join(text.split()))
+
+
+def _quoted(text: str) -> str:
+    lines = visible(text).split("\n")
+    return "\n".join(
+        f"> {_literal(line)}  ".rstrip() if not line.strip() else f"> {_literal(line)}  " for line in lines
+    )
+
+
+def _code(text: str) -> str:
+    fence = "`" * (max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def _fenced(text: str) -> str:
+    fence = "`" * max(3, max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
+    return f"{fence}text\n{text}\n{fence}"

@@ -1,0 +1,213 @@
+"""Markdown that came from a model, made safe to show: raw HTML stays text, links keep to harmless schemes, nothing is fetched.
+
+The live view and the saved output render with the same rules, so that an answer does not change its look when its turn
+ends.
+"""
+
+from __future__ import annotations
+
+import html
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
+from typing import Any, cast
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+__all__ = ("BlockSplitter", "harmless_markdown", "render_markdown")
+
+_LINK = re.compile(r"(?:https?://|mailto:|#)", re.IGNORECASE)
+_BAD_LINK = re.compile(r"\]\((?!\s*<?(?:https?://|mailto:|#))", re.IGNORECASE)
+_RAW_HTML = re.compile(r"<(?=[A-Za-z/!?])(?!https?://[^\s<>]*>)")
+_HIGHLIGHT_LIMIT = 40_000
+"""Characters of code beyond which colours are not worth their time."""
+
+
+def render_markdown(text: str) -> str:
+    """`text` as HTML in which nothing came from the text as markup.
+
+    Images become links: a picture on somebody's server would be fetched, and so tell that the page was read.
+    """
+    return _renderer().render(text)
+
+
+@cache
+def _renderer() -> MarkdownIt:
+    renderer = MarkdownIt("commonmark", {"html": False, "highlight": _highlight})
+    renderer.enable(["table", "strikethrough"])
+    renderer.validateLink = _is_harmless_link  # type: ignore[method-assign]
+    renderer.add_render_rule("image", _render_image)
+    renderer.add_render_rule("fence", _render_fence)
+    renderer.add_render_rule("link_open", _render_link_open)
+    return renderer
+
+
+def _is_harmless_link(url: str) -> bool:
+    return _LINK.match(url.strip()) is not None
+
+
+def _render_image(_self: Any, tokens: Sequence[Token], index: int, _options: Any, _env: Any) -> str:
+    token = tokens[index]
+    label = html.escape(token.content or "image")
+    address = html.escape(str(token.attrs.get("src", "")))
+    return f'<a href="{address}" target="_blank" rel="noopener noreferrer">{label}</a>'
+
+
+def _render_link_open(_self: Any, tokens: Sequence[Token], index: int, _options: Any, _env: Any) -> str:
+    address = html.escape(str(tokens[index].attrs.get("href", "")))
+    return f'<a href="{address}" target="_blank" rel="noopener noreferrer">'
+
+
+def _render_fence(_self: Any, tokens: Sequence[Token], index: int, _options: Any, _env: Any) -> str:
+    token = tokens[index]
+    language = token.info.split(maxsplit=1)[0] if token.info.strip() else ""
+    code = _highlight(token.content, language, "") or html.escape(token.content)
+    return f'<div class="highlight"><pre><code>{code}</code></pre></div>\n'
+
+
+def _highlight(code: str, language: str, _attributes: str) -> str:
+    if not language or len(code) > _HIGHLIGHT_LIMIT:
+        return ""
+    from pygments import highlight  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
+
+    lexer = _lexer(language.lower())
+    return "" if lexer is None else str(highlight(code, lexer, _formatter()))
+
+
+@lru_cache(maxsize=64)
+def _lexer(language: str) -> Any:
+    from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
+    from pygments.util import ClassNotFound  # pyright: ignore[reportMissingTypeStubs]
+
+    try:
+        return get_lexer_by_name(language, stripnl=False)
+    except ClassNotFound:
+        return None
+
+
+@cache
+def _formatter() -> Any:
+    from pygments.formatters import HtmlFormatter  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
+
+    # Class names, no colours: the page's own theme has the colours of its light and its dark side.
+    formatter = cast("Any", HtmlFormatter(nowrap=True))
+    return formatter
+
+
+class BlockSplitter:
+    """Cuts a growing Markdown text into top-level blocks, so that only the last one is rendered again.
+
+    A block is closed once a later one has begun on a complete line; its HTML then never changes.
+    """
+
+    def __init__(self) -> None:
+        self._closed: list[str] = []
+        self._tail_start = 0
+        self._text = ""
+
+    def feed(self, text: str) -> tuple[list[str], str]:
+        """Take the whole text so far; answers the HTML of the closed blocks, and that of the open rest."""
+        text = _plain_lines(text)
+        if not text.startswith(self._text):
+            self._closed, self._tail_start = [], 0
+        self._text = text
+        tail = text[self._tail_start :]
+        complete = tail[: tail.rfind("\n") + 1]
+        # Whether a line that is still growing begins a block is not known before it ends.
+        starts = [token.map[0] for token in _renderer().parse(complete) if token.level == 0 and token.map]
+        if len(set(starts)) > 1:
+            lines = _lines(complete)
+            cuts = sorted(set(starts))
+            for first, following in itertools.pairwise(cuts):
+                self._closed.append(render_markdown("".join(lines[first:following])))
+            self._tail_start += sum(len(line) for line in lines[: cuts[-1]])
+            tail = text[self._tail_start :]
+        return self._closed, render_markdown(tail) if tail.strip() else ""
+
+
+def harmless_markdown(text: str) -> str:
+    """`text` as Markdown that stays harmless in a renderer which allows raw HTML, images and any link.
+
+    What would be raw HTML or an image becomes visible text, code stays as it is. When something harmful would still be
+    left, everything is escaped.
+    """
+    softened = _soften(text)
+    return softened if _is_harmless(softened) else _escape_all(text)
+
+
+@cache
+def _permissive() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": True})
+    parser.enable(["table", "strikethrough"])
+    parser.validateLink = lambda url: True  # type: ignore[method-assign]  # noqa: ARG005
+    return parser
+
+
+def _is_harmless(text: str) -> bool:
+    return all(_is_harmless_token(token) for token in _permissive().parse(text))
+
+
+def _is_harmless_token(token: Token) -> bool:
+    if token.type in {"html_block", "html_inline", "image"}:
+        return False
+    attributes: Mapping[str, Any] = token.attrs
+    if "href" in attributes and not _is_harmless_link(str(attributes["href"])):
+        return False
+    return all(_is_harmless_token(child) for child in token.children or ())
+
+
+def _soften(text: str) -> str:
+    text = _plain_lines(text)
+    softened = _lines(text)
+    for token in _renderer().parse(text):
+        if token.type == "inline" and token.map is not None:
+            first, end = token.map
+            # A table's cells share a line; the second cell finds it softened already and leaves it so.
+            softened[first:end] = _lines(_soften_inline("".join(softened[first:end])))
+    return "".join(softened)
+
+
+def _soften_inline(text: str) -> str:
+    """Replace the beginnings of raw HTML, of images and of harmful links outside of code spans."""
+    parts: list[str] = []
+    position = 0
+    for start, end in _code_spans(text):
+        parts.extend((_soften_plain(text[position:start]), text[start:end]))
+        position = end
+    parts.append(_soften_plain(text[position:]))
+    return "".join(parts)
+
+
+def _soften_plain(text: str) -> str:
+    return _BAD_LINK.sub("]&#40;", _RAW_HTML.sub("&lt;", text)).replace("![", "!&#91;")
+
+
+def _code_spans(text: str) -> list[tuple[int, int]]:
+    runs = [(match.start(), match.end()) for match in re.finditer(r"(?<!\\)`+", text)]
+    spans: list[tuple[int, int]] = []
+    position = 0
+    while position < len(runs):
+        start, opened = runs[position]
+        for closing in range(position + 1, len(runs)):
+            if runs[closing][1] - runs[closing][0] == opened - start:
+                spans.append((start, runs[closing][1]))
+                position = closing
+                break
+        position += 1
+    return spans
+
+
+def _escape_all(text: str) -> str:
+    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", text)
+
+
+def _plain_lines(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def _lines(text: str) -> list[str]:
+    # Markdown knows one line end; `str.splitlines` also cuts at form feeds and other separators.
+    *ended, rest = text.split("\n")
+    return [f"{line}\n" for line in ended] + ([rest] if rest else [])

@@ -1,0 +1,427 @@
+"""What one turn shows: a pure fold of its session events, read by the live view and by the saved output alike.
+
+The fold never looks at the loop. Items are frozen and replaced when they change, so that a reader on another thread sees
+a consistent picture and finds what changed by identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+from nbagent.types.events import Event
+
+__all__ = ("Call", "Item", "LateMessage", "Picture", "Prose", "RetryNotice", "TurnState", "TurnTranscript")
+
+CallState = Literal["queued", "running", "done", "error", "aborted"]
+Status = Literal["waiting", "running", "stopping", "finished"]
+
+_ABORT_CODES = frozenset({"ABORTED", "ABORTED_BEFORE_DISPATCH", "TOOL_NOT_STARTED", "TOOL_OUTCOME_UNKNOWN"})
+
+
+@dataclass(frozen=True, slots=True)
+class Prose:
+    """Text from the model.
+
+    Attributes:
+        kind: `text` is Markdown of the answer, `reasoning` is plain text.
+        open: More may come.
+        interrupted: It ends where it was cut.
+    """
+
+    kind: Literal["text", "reasoning"]
+    text: str
+    open: bool = False
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """An image in a tool result; `data` is base64."""
+
+    media_type: str
+    data: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call.
+
+    Attributes:
+        call_id: The model's id; empty until the model has given one.
+        arguments: The model's raw string, which need not be JSON.
+        result: The text of the result; absent until there is one.
+        state: `queued` until the call starts, `aborted` when it was ended or never begun.
+        code: The code of a failed call, when it has one.
+        started: Milliseconds since the epoch.
+        ended: Milliseconds since the epoch.
+    """
+
+    call_id: str
+    name: str
+    arguments: str
+    state: CallState = "queued"
+    result: str | None = None
+    pictures: tuple[Picture, ...] = ()
+    code: str | None = None
+    started: int | None = None
+    ended: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RetryNotice:
+    """An attempt failed, its text was withdrawn, and another one follows.
+
+    Attributes:
+        attempt: Number of the failed attempt within its step, from 1.
+        code: The failure's code; empty when the log does not say.
+        delay_ms: How long the loop waits, in milliseconds.
+        waiting: The next attempt has not begun.
+    """
+
+    attempt: int
+    code: str
+    message: str
+    delay_ms: int | None = None
+    waiting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LateMessage:
+    """A message that entered while the turn was running."""
+
+    text: str
+
+
+Item: TypeAlias = Prose | Call | RetryNotice | LateMessage
+
+
+@dataclass(frozen=True, slots=True)
+class TurnState:
+    """One moment of a turn; what it means is said at `TurnTranscript`."""
+
+    turn: int | None
+    model: str
+    prompts: tuple[str, ...]
+    items: tuple[Item, ...]
+    status: Status
+    reason: Mapping[str, Any] | None
+    usage: Mapping[str, int]
+    waiting_for: tuple[str, ...]
+    started: int | None
+    ended: int | None
+
+    @property
+    def partial(self) -> bool:
+        """Whether the turn was cut before the model was done."""
+        return self.reason is not None and self.reason["kind"] not in {"completed", "blocked"}
+
+
+class TurnTranscript:
+    """Folds the events of one turn. Feed it on one thread; hand `state()` to others.
+
+    The first `turn/start` decides which turn it is about; events of other turns are passed over.
+
+    Attributes:
+        turn: The turn's number, once known.
+        model: `provider/model` of the last request; empty before it.
+        prompts: Texts that opened the turn.
+        status: `waiting` before the turn starts, `stopping` between a cancel and the end of the turn.
+        reason: The turn's end reason, as the log has it.
+        started: Milliseconds since the epoch.
+        ended: Milliseconds since the epoch.
+    """
+
+    def __init__(self) -> None:
+        self.turn: int | None = None
+        self.model = ""
+        self.prompts: tuple[str, ...] = ()
+        self.status: Status = "waiting"
+        self.reason: Mapping[str, Any] | None = None
+        self.started: int | None = None
+        self.ended: int | None = None
+        self._items: list[Item] = []
+        self._attempt = 0
+        self._attempt_start = 0
+        self._blocks: dict[int, int] = {}
+        self._settled_usage: dict[str, int] = {}
+        self._attempt_usage: Mapping[str, int] = {}
+        self._stop_asked = False
+        self._folds: dict[str, Callable[[Event], None]] = {
+            "user/message": self._on_user_message,
+            "request/header": self._on_header,
+            "assistant/frame": self._on_frame,
+            "assistant/message": self._on_assistant_message,
+            "llm/retry": self._on_retry,
+            "llm/retry-started": self._on_retry_started,
+            "step/start": self._on_step_start,
+            "tool/call": self._on_tool_call,
+            "tool/result": self._on_tool_result,
+            "turn/end": self._on_turn_end,
+        }
+
+    @classmethod
+    def of(cls, events: Sequence[Event]) -> TurnTranscript:
+        """The transcript of the first turn in `events`."""
+        transcript = cls()
+        for event in events:
+            transcript.apply(event)
+        return transcript
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """What the turn has shown after its prompts, in order."""
+        return tuple(self._items)
+
+    @property
+    def usage(self) -> Mapping[str, int]:
+        """Tokens of all calls of the turn so far; a field that no call reported is absent."""
+        return _sum(self._settled_usage, self._attempt_usage)
+
+    @property
+    def waiting_for(self) -> tuple[str, ...]:
+        """Names of the tools whose bodies still run after a cancel."""
+        if self.status != "stopping":
+            return ()
+        return tuple(item.name for item in self._items if isinstance(item, Call) and item.state == "running")
+
+    @property
+    def partial(self) -> bool:
+        """Whether the turn was cut before the model was done."""
+        return self.state().partial
+
+    @property
+    def text(self) -> str:
+        """The answer: the texts of the last step that had any."""
+        texts: list[str] = []
+        for item in reversed(self._items):
+            if isinstance(item, Prose) and item.kind == "text":
+                texts.append(item.text)
+            elif isinstance(item, Call) and texts:
+                break
+        return "\n\n".join(reversed(texts))
+
+    def state(self) -> TurnState:
+        """A frozen picture for other threads."""
+        return TurnState(
+            turn=self.turn,
+            model=self.model,
+            prompts=self.prompts,
+            items=tuple(self._items),
+            status=self.status,
+            reason=self.reason,
+            usage=self.usage,
+            waiting_for=self.waiting_for,
+            started=self.started,
+            ended=self.ended,
+        )
+
+    def stop_asked(self) -> None:
+        """Note that a cancel was asked for; the log itself only shows how the turn then ends."""
+        self._stop_asked = True
+        if self.status == "running":
+            self.status = "stopping"
+
+    def apply(self, event: Event) -> bool:
+        """Fold one event; answers whether it belongs to this turn."""
+        if event.type == "turn/start":
+            if self.turn is not None:
+                return False
+            self.turn = event.data["turn"]
+            self.started = event.time
+            self.status = "stopping" if self._stop_asked else "running"
+            return True
+        if self.turn is None or self.status == "finished":
+            return False
+        fold = self._folds.get(event.type)
+        if fold is None or event.data.get("turn", self.turn) != self.turn:
+            return False
+        fold(event)
+        return True
+
+    def _on_user_message(self, event: Event) -> None:
+        message = event.data
+        if message["source"]["kind"] == "plugin" or event.surface_op not in {"append", None}:
+            return
+        text, pictures = _content(message["content"])
+        text = "\n".join([text, *("[image]" for _ in pictures)]) if text else " ".join("[image]" for _ in pictures)
+        if self._items:
+            self._items.append(LateMessage(text))
+        else:
+            self.prompts = (*self.prompts, text)
+
+    def _on_header(self, event: Event) -> None:
+        config = event.data["header"]["config"]
+        self.model = f"{config.get('provider', '')}/{config.get('model', '')}"
+
+    def _on_step_start(self, _event: Event) -> None:
+        self._attempt = 0
+        self._begin_attempt()
+
+    def _begin_attempt(self) -> None:
+        self._attempt_start = len(self._items)
+        self._blocks = {}
+        self._attempt_usage = {}
+
+    def _withdraw_attempt(self) -> None:
+        # Only what the failed attempt showed goes; the usage it reported was spent and stays counted.
+        del self._items[self._attempt_start :]
+        self._settled_usage = _sum(self._settled_usage, self._attempt_usage)
+        self._begin_attempt()
+
+    def _on_frame(self, event: Event) -> None:
+        attempt = event.data["attempt"]
+        if attempt != self._attempt:
+            if self._blocks:
+                self._withdraw_attempt()
+                self._items.append(RetryNotice(self._attempt, "", ""))
+            self._begin_attempt()
+            self._attempt = attempt
+        for chunk in event.data["chunks"]:
+            self._on_chunk(chunk)
+
+    def _on_chunk(self, chunk: Mapping[str, Any]) -> None:
+        match chunk["type"]:
+            case "block-start":
+                self._open_block(chunk["index"], chunk["blockType"])
+            case "text-delta":
+                self._extend_prose(chunk["index"], "text", chunk["text"])
+            case "reasoning-delta":
+                self._extend_prose(chunk["index"], "reasoning", chunk["text"])
+            case "tool-call-delta":
+                position = self._open_block(chunk["index"], "tool-call")
+                call = self._items[position]
+                if isinstance(call, Call):
+                    self._items[position] = replace(
+                        call,
+                        call_id=chunk.get("id") or call.call_id,
+                        name=chunk.get("name") or call.name,
+                        arguments=call.arguments + chunk["argumentsDelta"],
+                    )
+            case "block-end":
+                block = chunk["block"]
+                position = self._open_block(chunk["index"], block["type"])
+                self._items[position] = _item_of(block)
+            case "usage":
+                self._attempt_usage = chunk["usage"]
+            case _:
+                pass
+
+    def _open_block(self, index: int, block_type: str) -> int:
+        position = self._blocks.get(index)
+        if position is None:
+            position = self._blocks[index] = len(self._items)
+            if block_type == "tool-call":
+                self._items.append(Call("", "", ""))
+            else:
+                self._items.append(Prose("reasoning" if block_type == "reasoning" else "text", "", open=True))
+        return position
+
+    def _extend_prose(self, index: int, kind: str, text: str) -> None:
+        position = self._open_block(index, kind)
+        prose = self._items[position]
+        if isinstance(prose, Prose):
+            self._items[position] = replace(prose, text=prose.text + text)
+
+    def _on_assistant_message(self, event: Event) -> None:
+        shown = self._items[self._attempt_start :]
+        content = [block for block in event.data["message"]["content"] if block["type"] in _BLOCK_TYPES]
+        settled = [_item_of(block) for block in content]
+        if event.data.get("interrupted") and settled and isinstance(settled[-1], Prose):
+            settled[-1] = replace(settled[-1], interrupted=True)
+        # An item that reads the same keeps its identity, so that a view does not send it again.
+        for position, (old, new) in enumerate(zip(shown, settled, strict=False)):
+            if old == new:
+                settled[position] = old
+        self._items[self._attempt_start :] = settled
+        self._settled_usage = _sum(self._settled_usage, event.data.get("usage") or self._attempt_usage)
+        self._begin_attempt()
+
+    def _on_retry(self, event: Event) -> None:
+        data = event.data
+        self._withdraw_attempt()
+        failure = data["failure"]
+        self._items.append(
+            RetryNotice(data["attempt"], failure["code"], failure["message"], data.get("delayMs"), waiting=True)
+        )
+        self._attempt = 0
+        self._begin_attempt()
+
+    def _on_retry_started(self, _event: Event) -> None:
+        for position in range(len(self._items) - 1, -1, -1):
+            item = self._items[position]
+            if isinstance(item, RetryNotice):
+                self._items[position] = replace(item, waiting=False)
+                return
+
+    def _on_tool_call(self, event: Event) -> None:
+        data = event.data
+        position = self._find_call(data["callId"])
+        if position is None:
+            self._items.append(Call(data["callId"], data["name"], data["arguments"]))
+            position = len(self._items) - 1
+        call = self._items[position]
+        if isinstance(call, Call):
+            self._items[position] = replace(call, state="running", started=event.time)
+
+    def _on_tool_result(self, event: Event) -> None:
+        message = event.data["message"]
+        position = self._find_call(message["toolCallId"])
+        if position is None or event.surface_op not in {"append", None}:
+            return
+        call = self._items[position]
+        if not isinstance(call, Call):
+            return
+        error: Mapping[str, Any] = event.data.get("error") or {}
+        code = error.get("code")
+        state: CallState = "done"
+        if message.get("isError"):
+            state = "aborted" if code in _ABORT_CODES else "error"
+        text, pictures = _content(message["content"])
+        self._items[position] = replace(call, state=state, result=text, pictures=pictures, code=code, ended=event.time)
+
+    def _find_call(self, call_id: str) -> int | None:
+        for position in range(len(self._items) - 1, -1, -1):
+            item = self._items[position]
+            # An id may come again in a later step: the newest call without a result is meant.
+            if isinstance(item, Call) and item.call_id == call_id and item.result is None:
+                return position
+        return None
+
+    def _on_turn_end(self, event: Event) -> None:
+        self.status = "finished"
+        reason: Mapping[str, Any] = event.data["reason"]
+        self.reason = reason
+        self.ended = event.time
+        cut = reason["kind"] not in {"completed", "blocked"}
+        for position, item in enumerate(self._items):
+            if isinstance(item, Prose) and item.open:
+                self._items[position] = replace(item, open=False, interrupted=cut)
+            elif isinstance(item, Call) and item.result is None:
+                self._items[position] = replace(item, state="aborted")
+            elif isinstance(item, RetryNotice) and item.waiting:
+                self._items[position] = replace(item, waiting=False)
+
+
+_BLOCK_TYPES = frozenset({"text", "reasoning", "tool-call"})
+
+
+def _item_of(block: Mapping[str, Any]) -> Item:
+    match block["type"]:
+        case "tool-call":
+            return Call(block["id"], block["name"], block["arguments"])
+        case "reasoning":
+            return Prose("reasoning", block["text"])
+        case _:
+            return Prose("text", block.get("text", ""))
+
+
+def _content(blocks: Sequence[Mapping[str, Any]]) -> tuple[str, tuple[Picture, ...]]:
+    text = "\n".join(block["text"] for block in blocks if block["type"] == "text")
+    pictures = tuple(Picture(block["mediaType"], block["data"]) for block in blocks if block["type"] == "image")
+    return text, pictures
+
+
+def _sum(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
+    return {key: first.get(key, 0) + second.get(key, 0) for key in {**first, **second}}

@@ -1,0 +1,140 @@
+"""The words and bounds that the live view and the saved output share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+import orjson
+
+from nbagent.notebook.transcript import Call, RetryNotice, TurnState
+
+__all__ = (
+    "CALL_MARKS",
+    "CALL_WORDS",
+    "bounded",
+    "call_preview",
+    "pretty_arguments",
+    "retry_line",
+    "status_line",
+    "usage_line",
+    "visible",
+    "word_count",
+)
+
+CALL_MARKS = {"queued": "○", "running": "◐", "done": "✓", "error": "✗", "aborted": "■"}
+CALL_WORDS = {"queued": "waiting", "running": "running", "done": "done", "error": "failed", "aborted": "stopped"}
+
+_PREVIEW_LIMIT = 160
+_CONTROLS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069]")
+
+
+def visible(text: str) -> str:
+    """`text` without terminal colours, control characters and direction overrides, which could disguise it."""
+    return _CONTROLS.sub("", text)
+
+
+def bounded(text: str, limit: int) -> str:
+    """`text` without control characters; more than `limit` characters are cut in the middle, and the cut says so."""
+    text = visible(text)
+    if len(text) <= limit:
+        return text
+    head = limit * 2 // 3
+    tail = limit - head
+    left_out = len(text) - head - tail
+    return f"{text[:head]}\n… {left_out:,} characters left out …\n{text[-tail:]}"
+
+
+def pretty_arguments(raw: str) -> str:
+    """The arguments of a call as indented JSON; as they are when they are no JSON, empty when there are none."""
+    value = _parsed(raw)
+    if value is None or value == {}:
+        return "" if raw.strip() in {"", "{}", "null"} else raw
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+
+
+def call_preview(call: Call) -> str:
+    """The arguments of a call in one short line: `city="Oslo", days=3`."""
+    value = _parsed(call.arguments)
+    if isinstance(value, dict):
+        pairs = cast("dict[str, Any]", value)
+        line = ", ".join(f"{key}={orjson.dumps(item).decode()}" for key, item in pairs.items())
+    else:
+        line = call.arguments
+    line = " ".join(visible(line).split())
+    return line if len(line) <= _PREVIEW_LIMIT else f"{line[: _PREVIEW_LIMIT - 1]}…"
+
+
+def _parsed(raw: str) -> Any:
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def status_line(state: TurnState) -> str:
+    """What the turn is doing, or how it ended, in a few words."""
+    if state.status == "waiting":
+        return "Waiting for its turn"
+    if state.status == "stopping":
+        return _waiting_line(state.waiting_for)
+    reason = state.reason
+    if reason is None:
+        return "Running"
+    match reason["kind"]:
+        case "completed":
+            return "Finished"
+        case "blocked":
+            return "Not run: a listener turned the prompt away"
+        case "max-tokens":
+            return "Cut off at the token limit of an answer"
+        case "aborted":
+            return _aborted_line(reason.get("reason") or {})
+        case "error":
+            return f"Failed ({reason['error']['code']})"
+        case "interrupted":
+            return "Interrupted: the kernel ended during this turn"
+        case "forked":
+            return "Open where this branch was cut"
+        case kind:
+            return f"Ended: {visible(str(kind))}"
+
+
+def _waiting_line(names: tuple[str, ...]) -> str:
+    if not names:
+        return "Stopping"
+    unique = list(dict.fromkeys(visible(name) for name in names))
+    return f"Stopping: waiting for {', '.join(unique)}"
+
+
+def _aborted_line(cause: Mapping[str, Any]) -> str:
+    match cause.get("kind"):
+        case "hook":
+            return f"Stopped: {visible(str(cause.get('reason') or 'by a listener'))}"
+        case "parent":
+            return "Stopped with its parent"
+        case "disposed":
+            return "Stopped: the agent was disposed"
+        case _:
+            return "Stopped"
+
+
+def usage_line(usage: Mapping[str, int]) -> str:
+    """`1,204 tokens in · 88 out`; empty when nothing was reported."""
+    read = sum(usage.get(key, 0) for key in ("inputTokens", "cacheReadTokens", "cacheWriteTokens"))
+    written = usage.get("outputTokens", 0)
+    return f"{read:,} tokens in · {written:,} out" if read or written else ""
+
+
+def retry_line(notice: RetryNotice) -> str:
+    """Which attempt failed, why, and what follows."""
+    why = f" ({notice.code}: {visible(notice.message)})" if notice.code else ""
+    after = "trying again" if notice.waiting else "tried again"
+    return f"Attempt {notice.attempt} failed{why}, {after}"
+
+
+def word_count(text: str) -> str:
+    """`1 word`, `1,204 words`."""
+    count = len(text.split())
+    return f"{count:,} word{'' if count == 1 else 's'}"
