@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from nbagent.errors import SessionError
 from nbagent.hooks import Hooks
@@ -82,7 +82,7 @@ class Session:
         self._afterwards: list[Callable[[], object]] = []
         self.inherited_event_count = 0
         for value in events or ():
-            self._restore(value)
+            self.restore(value)
         self.first_live_seq = len(self._events)
         if events is not None and not (self._events and self._events[-1].type == "session/end-seed"):
             self._commit(self._build("session/end-seed", freeze({}), None, None, ignorable=False))
@@ -244,7 +244,8 @@ class Session:
             except Exception:
                 _log.exception("work that waited for a publication failed")
 
-    def _restore(self, value: Event | Mapping[str, Any]) -> None:
+    def restore(self, value: Event | Mapping[str, Any]) -> None:
+        """Take in a stored event without telling anybody; for logs that are being read."""
         index = len(self._events)
         event = value if isinstance(value, Event) else restored_event(value, index)
         if event.seq != index:
@@ -270,7 +271,7 @@ def _with_messages(type: str, data: Any) -> FrozenDict:
         return Message.of(data)
     message = data.get("message")
     if message is not None and not isinstance(message, Message) and isinstance(message, dict):
-        return FrozenDict({**data, "message": Message(message)})
+        return FrozenDict({**data, "message": Message.of(cast("dict[str, Any]", message))})
     if type == "agent/inbox/spliced" and any(not isinstance(each, Message) for each in data.get("inserted", ())):
         inserted = FrozenList([Message.of(each) for each in data["inserted"]])
         return FrozenDict({**data, "inserted": inserted})
@@ -313,4 +314,4 @@ def check_log(events: Sequence[Event | Mapping[str, Any]]) -> None:
     """
     session = Session("check")
     for event in events:
-        session._restore(event)
+        session.restore(event)

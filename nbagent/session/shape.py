@@ -74,9 +74,8 @@ def _check_source(type: str, message: Mapping[str, Any], source: Mapping[str, An
     if type == "assistant/message":
         if source["kind"] != "model" or not source.get("provider") or not source.get("model"):
             raise _invalid(type, "needs a model source with provider and model")
-    elif type == "tool/result":
-        if not message.get("toolCallId") or source.get("callId") != message["toolCallId"]:
-            raise _invalid(type, "needs a tool source whose callId is the message's toolCallId")
+    elif type == "tool/result" and (not message.get("toolCallId") or source.get("callId") != message["toolCallId"]):
+        raise _invalid(type, "needs a tool source whose callId is the message's toolCallId")
 
 
 def _check_tool_changes(data: Mapping[str, Any], events: Sequence[Event]) -> None:
@@ -90,7 +89,7 @@ def _check_tool_changes(data: Mapping[str, Any], events: Sequence[Event]) -> Non
         raise _invalid("developer/message", "has a headerSeq exactly when it adds a tool")
     if header_seq is None:
         return
-    if type_of(header_seq) is not int or not 0 <= header_seq < len(events):
+    if type(header_seq) is not int or not 0 <= header_seq < len(events):
         raise _invalid("developer/message", "headerSeq must be an earlier event")
     header = events[header_seq]
     if header.type != "request/header":
@@ -145,11 +144,6 @@ _CHECKS: dict[str, Callable[[str, Mapping[str, Any]], None]] = {
     "llm/retry": _needs("retryId"),
     "llm/retry-started": _needs("retryId"),
 }
-
-
-def type_of(value: Any) -> type[Any]:
-    """The class of `value`, where a parameter is called `type`."""
-    return value.__class__
 
 
 def _invalid(type: str, fault: str) -> SessionError:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from nbagent.errors import SessionError
 from nbagent.types.events import SURFACE_TYPES, Event
+from nbagent.types.frozen import FrozenDict
 
 __all__ = ("Surface",)
 
@@ -50,12 +51,12 @@ class Surface:
             )
         if event.type == "tool/result":
             _check_result_rewrite(event, [events[seq] for seq in shadowed])
-        if start == 0 and events[self.seqs[0]].type == "system/message":
-            if event.type != "system/message" or end != 0:
-                raise _refused(
-                    "surface replace: node 0 holds the system prompt and may be rewritten only by a system/message "
-                    "over exactly that node"
-                )
+        rewrites_head = event.type == "system/message" and end == 0
+        if start == 0 and events[self.seqs[0]].type == "system/message" and not rewrites_head:
+            raise _refused(
+                "surface replace: node 0 holds the system prompt and may be rewritten only by a system/message "
+                "over exactly that node"
+            )
 
     def commit(self, event: Event) -> None:
         """Make the transition that `check` accepted."""
@@ -70,9 +71,9 @@ class Surface:
         self.replacements += 1
 
     def _range(self, operation: Any) -> tuple[int, int]:
-        if not isinstance(operation, Mapping) or operation.get("op") != "replace":  # pyright: ignore[reportUnknownMemberType]
+        if not isinstance(operation, FrozenDict) or operation.get("op") != "replace":
             raise _refused(f"unknown surface operation {operation!r}")
-        first, last = operation.get("startSeq"), operation.get("endSeq")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        first, last = operation.get("startSeq"), operation.get("endSeq")
         if first not in self.seqs:
             raise _refused(f"surface replace: start seq {first} not found in surface")
         if last not in self.seqs:

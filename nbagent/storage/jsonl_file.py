@@ -147,7 +147,7 @@ class SessionFile:
 
     def _check_identity(self) -> None:
         try:
-            status = os.stat(self.path)
+            status = self.path.stat()
         except OSError:
             status = None
         if status is None or (status.st_dev, status.st_ino) != self._identity or status.st_size != self._size:

@@ -54,7 +54,7 @@ class Assembler:
     def feed(self, chunk: Mapping[str, Any]) -> None:
         """Take the next chunk; a block that is closed ignores later ones."""
         kind = chunk["type"]
-        if kind == "text-delta" or kind == "reasoning-delta":
+        if kind in {"text-delta", "reasoning-delta"}:
             block = self._block(chunk["index"], _KIND_OF_DELTA[kind])
             if block.block is None:
                 block.pieces.append(chunk["text"])
@@ -90,10 +90,9 @@ class Assembler:
             return None
         entries = state.get("blocks")
         if isinstance(entries, list):
-            listed: list[Any] = entries
-            if len(listed) != len(self._blocks):
+            if len(entries) != len(self._blocks):  # pyright: ignore[reportUnknownArgumentType]
                 return None
-            kept = [listed[position] for position, _ in self._present(tool_calls=tool_calls)]
+            kept: list[Any] = [entries[position] for position, _ in self._present(tool_calls=tool_calls)]
             state = {**state, "blocks": kept}
         return freeze(dict(state))
 
