@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
@@ -37,7 +37,7 @@ def require_agent() -> Agent:
 
 
 @contextmanager
-def initiating(agent: Agent) -> Iterator[None]:
+def initiating(agent: Agent) -> Generator[None]:
     """Make `agent` the initiator of what runs inside."""
     token = _current.set(agent)
     try:

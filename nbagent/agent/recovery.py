@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from nbagent.session import Session
@@ -12,7 +12,7 @@ __all__ = ("recorded_recovery",)
 
 
 @contextmanager
-def recorded_recovery(session: Session, turn: int, step: int) -> Iterator[None]:
+def recorded_recovery(session: Session, turn: int, step: int) -> Generator[None]:
     """Follow the tool calls of a step; when its body raises, record a result for each call that has none.
 
     A call that the log shows as started gets an unknown outcome, one that it does not show was never started. The

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Self
 
 from nbagent.errors import InputError
 from nbagent.types.stream import RETRYABLE_CODES
@@ -31,7 +31,7 @@ class RetryPolicy:
     codes: frozenset[str] = RETRYABLE_CODES
 
     @classmethod
-    def named(cls, name: Literal["normal", "always"] | str) -> Self:
+    def named(cls, name: str) -> Self:
         """`normal`: five retries; `always`: until it works.
 
         Raises:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -75,11 +74,13 @@ class LlmRuntime:
         """Bind a configuration to its route, with what the route fills in.
 
         Raises:
-            LlmError: `NO_ADAPTER`, `UNSUPPORTED_REASONING_EFFORT`.
+            LlmError: `NO_ADAPTER`, `UNSUPPORTED_REASONING_EFFORT`, `ABORTED`.
         """
         adapter = self.adapter(config.provider)
         found: Any = adapter.facts(config.model)
         facts: ModelFacts = await cast("Awaitable[ModelFacts]", found) if inspect.isawaitable(found) else found
+        if signal.aborted:
+            raise LlmError("the call was cancelled while it was prepared", code="ABORTED")
         effort = config.reasoning_effort
         if effort is not None and facts.efforts is not None and effort not in facts.efforts:
             known = ", ".join(facts.efforts) or "none"
@@ -109,13 +110,14 @@ class LlmRuntime:
                 lambda: (adapter or self.adapter(request.config.provider)).stream(request, signal), signal
             )
 
-        if not self._hooks.has("llm/stream"):
-            stream = await boundary()
-        else:
-            stream = await self._hooks.waterfall("llm/stream", StreamCall(request, signal), boundary)
-        async with aclosing(stream):
+        stream: Any = await self._hooks.waterfall("llm/stream", StreamCall(request, signal), boundary)
+        try:
             async for chunk in stream:
                 yield chunk
+        finally:
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
 
     async def aclose(self) -> None:
         """Close the adapters of this layer."""

@@ -244,7 +244,7 @@ class Session:
             except Exception:
                 _log.exception("work that waited for a publication failed")
 
-    def restore(self, value: Event | Mapping[str, Any]) -> None:
+    def restore(self, value: Event | Mapping[str, Any]) -> Event:
         """Take in a stored event without telling anybody; for logs that are being read."""
         index = len(self._events)
         event = value if isinstance(value, Event) else restored_event(value, index)
@@ -257,6 +257,7 @@ class Session:
         self._commit(event)
         if event.type == "session/end-seed" and event.data.get("inherited"):
             self.inherited_event_count = index
+        return event
 
 
 def _snapshot(type: str, data: Mapping[str, Any]) -> FrozenDict:
