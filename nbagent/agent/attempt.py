@@ -150,11 +150,10 @@ class _Attempt:
         kind = reason["kind"]
         if kind in {"error", "aborted"}:
             return Answer(kind, failure=FrozenDict(reason.get("error") or _unexplained(kind)))
-        blocks = _with_unique_call_ids(self._assembler.blocks())
-        if kind == "max-tokens":
-            # A call that the limit may have cut never runs.
-            blocks = [block for block in blocks if block["type"] != "tool-call"]
-        self._append_message(blocks, interrupted=False)
+        # A call that the token limit may have cut never runs.
+        calls = kind != "max-tokens"
+        blocks = _with_unique_call_ids(self._assembler.blocks(tool_calls=calls))
+        self._append_message(blocks, self._assembler.replay_state(tool_calls=calls), interrupted=False)
         return Answer(kind, [block for block in blocks if block["type"] == "tool-call"])
 
     def settle_failed(self, error: BaseException) -> None:
@@ -166,20 +165,22 @@ class _Attempt:
         if not blocks:
             return
         try:
-            self._append_message(blocks, interrupted=True)
+            self._append_message(blocks, None, interrupted=True)
         except Exception as settlement:
             raise BaseExceptionGroup(
                 "Assistant stream failed and its durable settlement was rejected", [error, settlement]
             ) from error
 
-    def _append_message(self, blocks: Sequence[dict[str, Any]], *, interrupted: bool) -> None:
+    def _append_message(
+        self, blocks: Sequence[dict[str, Any]], replay_state: FrozenDict | None, *, interrupted: bool
+    ) -> None:
         self._settled = True
         config = self._request.config
         message = assistant_message(
             blocks,
             provider=config.provider,
             model=config.model,
-            replay_state=None if interrupted else self._assembler.replay_state,
+            replay_state=replay_state,
         )
         data: dict[str, Any] = {"turn": self._driver.turn, "step": self._driver.step, "message": message}
         if self._assembler.usage is not None:

@@ -94,7 +94,7 @@ class RequestLog:
             session.append("user/message", message, surface_op="append")
         series = starts_series or session.content_generation != self._generation
         self._generation = session.content_generation
-        defaults = prepared.adapter_defaults if prepared is not None else {}
+        defaults: Mapping[str, bool] = prepared.adapter_defaults if prepared is not None else {}
         self._write_header(turn, step, _header(config, defaults, tools), series)
         self._write_context(config, facts)
         return Request(

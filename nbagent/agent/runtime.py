@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -129,7 +129,7 @@ class Runtime:
 
     # -- for the parts of the loop -------------------------------------------------------------------------------------
 
-    def start_soon(self, function: Callable[[], Awaitable[Any]]) -> None:
+    def start_soon(self, function: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Run a task of an agent."""
         if self._tasks is None:
             raise _closed()

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, overload
 
 from nbagent.errors import SessionError
 from nbagent.hooks import Hooks
@@ -25,7 +25,7 @@ from nbagent.types.events import CORE_TYPES, Event, SessionHeader
 from nbagent.types.frozen import FrozenDict, FrozenList, NotJsonError, freeze
 from nbagent.types.messages import Message
 
-__all__ = ("Session", "SessionEvent", "check_log", "restored_event")
+__all__ = ("EventLog", "Session", "SessionEvent", "check_log", "restored_event")
 
 _log = logging.getLogger(__name__)
 _ENVELOPE = frozenset({"type", "seq", "time", "data", "surfaceOp", "sourceEventSeqs", "ignorable"})
@@ -37,6 +37,39 @@ class SessionEvent:
 
     session: Session
     event: Event
+
+
+class EventLog(Sequence[Event]):
+    """A read-only view of a session's events.
+
+    Attributes:
+        session_id: Whose events.
+    """
+
+    __slots__ = ("_events", "session_id")
+
+    def __init__(self, events: list[Event], session_id: str) -> None:
+        self._events = events
+        self.session_id = session_id
+
+    @overload
+    def __getitem__(self, index: int) -> Event: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Event]: ...
+    def __getitem__(self, index: int | slice) -> Event | list[Event]:
+        return self._events[index]
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self._events)
+
+    def __reversed__(self) -> Iterator[Event]:
+        return reversed(self._events)
+
+    def __repr__(self) -> str:
+        return f"<{len(self._events)} events of {self.session_id}>"
 
 
 class Session:
@@ -92,9 +125,9 @@ class Session:
         return self.header.id
 
     @property
-    def events(self) -> Sequence[Event]:
-        """The committed events, in order. Read only."""
-        return self._events
+    def events(self) -> EventLog:
+        """The committed events, in order. Read only; grows with the session."""
+        return EventLog(self._events, self.id)
 
     @property
     def surface(self) -> list[int]:

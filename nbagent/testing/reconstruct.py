@@ -12,7 +12,7 @@ from nbagent.types.events import Event
 __all__ = ("sent_requests",)
 
 
-def sent_requests(events: Sequence[Event | Mapping[str, Any]], session_id: str = "") -> list[Request]:
+def sent_requests(events: Sequence[Event | Mapping[str, Any]], session_id: str | None = None) -> list[Request]:
     """The requests that the loop built, in order.
 
     A request is the state of the log when the first frame of its attempt came; an attempt of which nothing arrived
@@ -20,8 +20,9 @@ def sent_requests(events: Sequence[Event | Mapping[str, Any]], session_id: str =
 
     Args:
         events: The log.
-        session_id: The session's id, which is not part of its events.
+        session_id: The session's id, which events do not hold; `session.events` knows it.
     """
+    session_id = session_id or getattr(events, "session_id", "")
     session = Session(session_id or "log")
     requests: list[Request] = []
     attempts: set[tuple[int, int, int]] = set()

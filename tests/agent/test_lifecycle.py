@@ -43,7 +43,7 @@ async def test_pending_input_survives_and_does_not_wake(world, tmp_path):
 
 async def test_a_log_cut_anywhere_resumes_with_every_call_answered(world, tmp_path):
     async with world(
-        [*tool_calls(("c1", "nope", {}), ("c2", "nope", {}))], text("done"), store=JsonlStore(tmp_path / "whole")
+        tool_calls(("c1", "nope", {}), ("c2", "nope", {})), text("done"), store=JsonlStore(tmp_path / "whole")
     ) as w:
         await w.ask("go")
     lines = (tmp_path / "whole" / "s1.jsonl").read_bytes().splitlines(keepends=True)

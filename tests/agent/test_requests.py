@@ -81,7 +81,7 @@ async def test_a_changed_prompt_replaces_the_head_on_a_plain_route(world):
         assert second.surface_op == {"op": "replace", "startSeq": first.seq, "endSeq": first.seq}
         assert [m.text for m in w.model.requests[1].messages if m.role == "system"] == ["two"]
         assert w.of("request/header")[1].data["reason"] == "series"
-        assert [as_json(r) for r in sent_requests(w.events)] == [as_json(r) for r in w.model.requests]
+        assert [as_json(r) for r in sent_requests(w.agent.session.events)] == [as_json(r) for r in w.model.requests]
 
 
 async def test_a_changed_prompt_is_appended_where_the_route_understands_it(world):

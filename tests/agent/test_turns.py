@@ -104,7 +104,7 @@ async def test_requests_rebuilt_from_the_log_equal_what_was_sent(world):
     async with world(tool_calls(("c1", "echo", {"x": 1})), text("done"), text("again"), tools=[echo]) as w:
         await w.ask("go")
         await w.ask("more")
-        assert [as_json(r) for r in sent_requests(w.events)] == [as_json(r) for r in w.model.requests]
+        assert [as_json(r) for r in sent_requests(w.agent.session.events)] == [as_json(r) for r in w.model.requests]
 
 
 async def test_an_answer_without_content_is_logged_and_not_sent_again(world):
