@@ -16,9 +16,10 @@ from nbagent.notebook.markdown import render_markdown
 from nbagent.notebook.transcript import Call, LateMessage, Picture, Prose, RetryNotice, TurnState, TurnTranscript
 from nbagent.notebook.wording import (
     CALL_MARKS,
-    CALL_WORDS,
+    answer_text,
     bounded,
     call_preview,
+    call_word,
     pretty_arguments,
     retry_line,
     status_line,
@@ -37,14 +38,16 @@ REASONING_LIMIT = 16_000
 """Characters of one reasoning block that an output holds."""
 
 _PICTURE_LIMIT = 1_500_000
+_PICTURES_LIMIT = 6_000_000
+"""Characters of picture data in one turn; a notebook of many megabytes opens nowhere well."""
 _PICTURE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
 
 _MONO = "font-family: monospace; font-size: 12px; line-height: 1.45"
 _QUIET = "opacity: 0.72"
 _ERROR = "color: rgb(214, 69, 69)"
-_WARNING = "color: rgb(176, 116, 0)"
-_GOOD = "color: rgb(46, 148, 84)"
+_WARNING = "color: rgb(163, 106, 0)"
+_GOOD = "color: rgb(36, 138, 74)"
 _LINE = "1px solid rgba(128, 128, 128, 0.28)"
 _MARK_COLOURS = {"done": _GOOD, "error": _ERROR, "aborted": _WARNING}
 
@@ -83,6 +86,7 @@ def _turn_html(state: TurnState, agent_name: str, note: str | None) -> str:
     if note:
         parts.append(f'<div style="margin: 6px 0; font-size: 12px; font-style: italic; {_QUIET}">{_text(note)}</div>')
     parts.extend(_prompt_html(prompt) for prompt in state.prompts)
+    room = _PICTURES_LIMIT
     for item in state.items:
         match item:
             case Prose(kind="text"):
@@ -90,7 +94,8 @@ def _turn_html(state: TurnState, agent_name: str, note: str | None) -> str:
             case Prose():
                 parts.append(_reasoning_html(item))
             case Call():
-                parts.append(_call_html(item))
+                parts.append(_call_html(item, room))
+                room -= sum(len(picture.data) for picture in item.pictures)
             case RetryNotice():
                 parts.append(_line_html(retry_line(item), _WARNING))
             case LateMessage():
@@ -130,8 +135,11 @@ def _prompt_html(text: str) -> str:
 
 
 def _answer_html(prose: Prose) -> str:
-    cut = '<span title="interrupted">…</span>' if prose.interrupted else ""
-    return f'<div style="margin: 8px 0; overflow-wrap: break-word">{render_markdown(visible(prose.text))}{cut}</div>'
+    return (
+        # Inside JupyterLab the class gives the spacing of its own Markdown, as the live view has it.
+        '<div class="jp-RenderedHTMLCommon" style="margin: 8px 0; padding: 0; overflow-wrap: break-word">'
+        f"{render_markdown(answer_text(prose))}</div>"
+    )
 
 
 def _reasoning_html(prose: Prose) -> str:
@@ -145,10 +153,13 @@ def _reasoning_html(prose: Prose) -> str:
     )
 
 
-def _call_html(call: Call) -> str:
-    word = CALL_WORDS[call.state] + (f" ({call.code})" if call.code else "")
+def _call_html(call: Call, room: int) -> str:
+    word = call_word(call)
     style = _MARK_COLOURS.get(call.state, _QUIET)
-    pictures = "".join(_picture_html(picture) for picture in call.pictures)
+    pictures = ""
+    for picture in call.pictures:
+        pictures += _picture_html(picture, room)
+        room -= len(picture.data)
     # A figure is what its call was made for: it is seen without unfolding.
     shown = " open" if pictures else ""
     arguments = pretty_arguments(call.arguments)
@@ -162,8 +173,8 @@ def _call_html(call: Call) -> str:
         '<summary style="cursor: pointer; padding: 3px 8px; white-space: nowrap; overflow: hidden; '
         f'text-overflow: ellipsis"><span style="float: right; padding: 0 0 0 12px; {style}">'
         f"{CALL_MARKS[call.state]} {_text(word)}</span>"
-        f'<span style="{_MONO}; font-weight: 600">{_text(call.name)}</span> '
-        f'<span style="{_MONO}; {_QUIET}">{_text(call_preview(call))}</span></summary>'
+        f'<span style="{_MONO}; font-weight: 600">{_text(call.name)}</span>'
+        f'<span style="{_MONO}; margin-left: 6px; {_QUIET}">{_text(call_preview(call))}</span></summary>'
         f'<div style="padding: 2px 8px 8px 8px; border-top: {_LINE}">{details}{pictures}</div></details>'
     )
 
@@ -176,8 +187,8 @@ def _labelled_html(label: str, text: str) -> str:
     )
 
 
-def _picture_html(picture: Picture) -> str:
-    address = shown_picture(picture)
+def _picture_html(picture: Picture, room: int) -> str:
+    address = shown_picture(picture) if len(picture.data) <= room else None
     if address is None:
         return f'<div style="margin: 6px 0; {_QUIET}">[{_text(picture.media_type)}]</div>'
     return f'<div style="margin: 6px 0"><img alt="picture" src="{html.escape(address)}" style="max-width: 100%"></div>'

@@ -6,7 +6,16 @@ import re
 
 from nbagent.notebook.markdown import harmless_markdown
 from nbagent.notebook.transcript import Call, LateMessage, Prose, RetryNotice, TurnState
-from nbagent.notebook.wording import bounded, call_preview, retry_line, status_line, usage_line, visible
+from nbagent.notebook.wording import (
+    answer_text,
+    bounded,
+    call_preview,
+    call_word,
+    retry_line,
+    status_line,
+    usage_line,
+    visible,
+)
 
 __all__ = ("turn_markdown", "turn_plain")
 
@@ -23,7 +32,7 @@ def turn_plain(state: TurnState, agent_name: str, note: str | None) -> str:
     for item in state.items:
         match item:
             case Prose(kind="text"):
-                parts.append(visible(item.text).strip() + ("…" if item.interrupted else ""))
+                parts.append(answer_text(item).strip())
             case Prose():
                 parts.append(_prefixed("  ", f"(reasoning) {bounded(item.text.strip(), _REASONING_LIMIT)}"))
             case Call():
@@ -37,7 +46,7 @@ def turn_plain(state: TurnState, agent_name: str, note: str | None) -> str:
 
 
 def _call_plain(call: Call) -> str:
-    line = f"[{visible(call.name)}({call_preview(call)}): {_outcome(call)}]"
+    line = f"[{visible(call.name)}({call_preview(call)}): {call_word(call)}]"
     result = _result_text(call)
     return f"{line}\n{_prefixed('  ', result)}" if result else line
 
@@ -52,7 +61,7 @@ def turn_markdown(state: TurnState, agent_name: str, note: str | None) -> str:
     for item in state.items:
         match item:
             case Prose(kind="text"):
-                parts.append(harmless_markdown(visible(item.text).strip()) + ("…" if item.interrupted else ""))
+                parts.append(harmless_markdown(answer_text(item).strip()))
             case Prose():
                 parts.append(f"*Reasoning*\n\n{_quoted(bounded(item.text.strip(), _REASONING_LIMIT))}")
             case Call():
@@ -66,7 +75,7 @@ def turn_markdown(state: TurnState, agent_name: str, note: str | None) -> str:
 
 
 def _call_markdown(call: Call) -> str:
-    line = f"**Tool** {_code(f'{visible(call.name)}({call_preview(call)})')}: {_literal(_outcome(call))}"
+    line = f"**Tool** {_code(f'{visible(call.name)}({call_preview(call)})')}: {_literal(call_word(call))}"
     result = _result_text(call)
     return f"{line}\n\n{_fenced(result)}" if result else line
 
@@ -87,11 +96,6 @@ def _ending(state: TurnState) -> str:
     if usage:
         parts.append(usage)
     return " · ".join(parts)
-
-
-def _outcome(call: Call) -> str:
-    word = {"done": "done", "error": "failed", "aborted": "stopped"}.get(call.state, call.state)
-    return f"{word} ({call.code})" if call.code else word
 
 
 def _result_text(call: Call) -> str:

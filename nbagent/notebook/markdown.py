@@ -21,6 +21,11 @@ __all__ = ("BlockSplitter", "harmless_markdown", "render_markdown")
 _LINK = re.compile(r"(?:https?://|mailto:|#)", re.IGNORECASE)
 _BAD_LINK = re.compile(r"\]\((?!\s*<?(?:https?://|mailto:|#))", re.IGNORECASE)
 _RAW_HTML = re.compile(r"<(?=[A-Za-z/!?])(?!https?://[^\s<>]*>)")
+_CODE_STYLE = (
+    "margin: 8px 0; padding: 8px 12px; border-radius: 4px; background: rgba(128, 128, 128, 0.09); "
+    "white-space: pre; overflow: auto"
+)
+_BARE = "background: transparent; padding: 0; white-space: pre"
 _HIGHLIGHT_LIMIT = 40_000
 """Characters of code beyond which colours are not worth their time."""
 
@@ -64,7 +69,7 @@ def _render_fence(_self: Any, tokens: Sequence[Token], index: int, _options: Any
     token = tokens[index]
     language = token.info.split(maxsplit=1)[0] if token.info.strip() else ""
     code = _highlight(token.content, language, "") or html.escape(token.content)
-    return f'<div class="highlight"><pre><code>{code}</code></pre></div>\n'
+    return f'<div class="highlight" style="background: transparent"><pre style="{_CODE_STYLE}"><code style="{_BARE}">{code}</code></pre></div>\n'
 
 
 def _highlight(code: str, language: str, _attributes: str) -> str:
@@ -92,8 +97,7 @@ def _formatter() -> Any:
     from pygments.formatters import HtmlFormatter  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
 
     # Class names, no colours: the page's own theme has the colours of its light and its dark side.
-    formatter = cast("Any", HtmlFormatter(nowrap=True))
-    return formatter
+    return cast("Any", HtmlFormatter(nowrap=True))
 
 
 class BlockSplitter:

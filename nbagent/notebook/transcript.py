@@ -247,7 +247,9 @@ class TurnTranscript:
         text, pictures = _content(message["content"])
         text = "\n".join([text, *("[image]" for _ in pictures)]) if text else " ".join("[image]" for _ in pictures)
         if self._items:
-            self._items.append(LateMessage(text))
+            self._items.insert(self._attempt_start, LateMessage(text))
+            self._attempt_start += 1
+            self._blocks = {index: position + 1 for index, position in self._blocks.items()}
         else:
             self.prompts = (*self.prompts, text)
 

@@ -8,13 +8,14 @@ from typing import Any, cast
 
 import orjson
 
-from nbagent.notebook.transcript import Call, RetryNotice, TurnState
+from nbagent.notebook.transcript import Call, Prose, RetryNotice, TurnState
 
 __all__ = (
     "CALL_MARKS",
-    "CALL_WORDS",
+    "answer_text",
     "bounded",
     "call_preview",
+    "call_word",
     "pretty_arguments",
     "retry_line",
     "status_line",
@@ -24,8 +25,9 @@ __all__ = (
 )
 
 CALL_MARKS = {"queued": "○", "running": "◐", "done": "✓", "error": "✗", "aborted": "■"}
-CALL_WORDS = {"queued": "waiting", "running": "running", "done": "done", "error": "failed", "aborted": "stopped"}
+_CALL_WORDS = {"queued": "waiting", "running": "running", "done": "done", "error": "failed", "aborted": "stopped"}
 
+_WIDE = 80
 _PREVIEW_LIMIT = 160
 _CONTROLS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069]")
 
@@ -33,6 +35,12 @@ _CONTROLS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b\x0c\x0e-\x1f\x
 def visible(text: str) -> str:
     """`text` without terminal colours, control characters and direction overrides, which could disguise it."""
     return _CONTROLS.sub("", text)
+
+
+def answer_text(prose: Prose) -> str:
+    """The Markdown of an answer; a cut one ends in an ellipsis."""
+    text = visible(prose.text)
+    return f"{text.rstrip()} …" if prose.interrupted else text
 
 
 def bounded(text: str, limit: int) -> str:
@@ -47,11 +55,22 @@ def bounded(text: str, limit: int) -> str:
 
 
 def pretty_arguments(raw: str) -> str:
-    """The arguments of a call as indented JSON; as they are when they are no JSON, empty when there are none."""
+    """The arguments of a call, one a line, texts of several lines as they are; the raw string when it is no object."""
     value = _parsed(raw)
-    if value is None or value == {}:
-        return "" if raw.strip() in {"", "{}", "null"} else raw
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    if not isinstance(value, dict):
+        return raw.strip()
+    pairs = cast("dict[str, Any]", value)
+    return "\n".join(_argument(key, item) for key, item in pairs.items())
+
+
+def _argument(key: str, value: Any) -> str:
+    if isinstance(value, str) and "\n" in value.strip():
+        lines = value.strip("\n").split("\n")
+        return "\n".join([f"{key}:", *(f"  {line}".rstrip() for line in lines)])
+    text = orjson.dumps(value).decode()
+    if len(text) > _WIDE and isinstance(value, list | dict):
+        text = orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    return f"{key} = {text}"
 
 
 def call_preview(call: Call) -> str:
@@ -64,6 +83,12 @@ def call_preview(call: Call) -> str:
         line = call.arguments
     line = " ".join(visible(line).split())
     return line if len(line) <= _PREVIEW_LIMIT else f"{line[: _PREVIEW_LIMIT - 1]}…"
+
+
+def call_word(call: Call) -> str:
+    """The state of a call in a word; a failure says its code."""
+    word = _CALL_WORDS[call.state]
+    return f"{word} ({visible(call.code)})" if call.code and call.state == "error" else word
 
 
 def _parsed(raw: str) -> Any:

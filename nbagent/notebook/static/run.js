@@ -9,21 +9,20 @@ function prompt() {
 
 function text() {
   const node = element('div', {name: 'nbagent-answer jp-RenderedHTMLCommon'});
-  const cut = element('span', {text: '…', attributes: {title: 'interrupted'}});
   const shown = [];
   const update = part => {
     part.blocks.forEach((block, position) => {
       if (shown[position]?.html === block) return;
       // The kernel rendered it with raw HTML switched off; nothing in it came from the model as markup.
-      const made = element('div');
-      made.innerHTML = block;
-      if (shown[position]) shown[position].made.replaceWith(made);
-      else node.append(made);
-      shown[position] = {html: block, made};
+      const template = element('template');
+      template.innerHTML = block;
+      const nodes = [...template.content.childNodes];
+      const after = shown[position]?.nodes.at(-1)?.nextSibling ?? null;
+      for (const old of shown[position]?.nodes ?? []) old.remove();
+      for (const fresh of nodes) node.insertBefore(fresh, after);
+      shown[position] = {html: block, nodes};
     });
-    for (const {made} of shown.splice(part.blocks.length)) made.remove();
-    if (part.cut) node.append(cut);
-    else cut.remove();
+    for (const {nodes} of shown.splice(part.blocks.length)) for (const old of nodes) old.remove();
   };
   return {node, update};
 }
@@ -44,7 +43,7 @@ function call() {
   const name = element('span', {name: 'nbagent-call-name'});
   const preview = element('span', {name: 'nbagent-call-preview'});
   const state = element('span', {name: 'nbagent-call-state'});
-  const label = element('summary', {children: [state, name, ' ', preview]});
+  const label = element('summary', {children: [state, name, preview]});
   const body = element('div', {name: 'nbagent-call-body'});
   const node = element('details', {name: 'nbagent-call', children: [label, body]});
   let pictured = false;

@@ -10,9 +10,10 @@ from nbagent.notebook.transcript import Call, Item, LateMessage, Prose, RetryNot
 from nbagent.notebook.views.resync import Part
 from nbagent.notebook.wording import (
     CALL_MARKS,
-    CALL_WORDS,
+    answer_text,
     bounded,
     call_preview,
+    call_word,
     pretty_arguments,
     retry_line,
     status_line,
@@ -74,7 +75,7 @@ class RunParts:
     def _part(self, position: int, item: Item, *, full: bool, room: int) -> Part:
         match item:
             case Prose(kind="text"):
-                return {"kind": "text", "blocks": self._blocks(position, item), "cut": item.interrupted}
+                return {"kind": "text", "blocks": self._blocks(position, item)}
             case Prose():
                 label = f"Reasoning · {word_count(item.text)}" if not item.open else "Reasoning…"
                 return {"kind": "reasoning", "label": label, "text": bounded(item.text, REASONING_LIMIT).lstrip()}
@@ -89,7 +90,7 @@ class RunParts:
         if not prose.open:
             # Settled text is rendered once as a whole, as the saved output does.
             self._splitters.pop(position, None)
-            return [render_markdown(visible(prose.text))]
+            return [render_markdown(answer_text(prose))]
         closed, rest = self._splitters.setdefault(position, BlockSplitter()).feed(visible(prose.text))
         return [*closed, rest] if rest else list(closed)
 
@@ -106,7 +107,7 @@ def _call_part(call: Call, *, full: bool, room: int) -> Part:
         "name": visible(call.name) or "…",
         "state": call.state,
         "mark": CALL_MARKS[call.state],
-        "word": CALL_WORDS[call.state] + (f" ({call.code})" if call.code else ""),
+        "word": call_word(call),
         "preview": call_preview(call),
         "arguments": bounded(arguments, ARGUMENTS_LIMIT if full else _SHORT),
         "result": bounded(call.result or "", RESULT_LIMIT // 2 if full else _SHORT),

@@ -79,6 +79,12 @@ class ViewWidget(anywidget.AnyWidget):
         """Send a message to the page."""
         self.send(message)  # pyright: ignore[reportUnknownMemberType]
 
+    def close(self) -> None:
+        """End the widget in the kernel and in the page, its layout model included."""
+        layout = cast("Any", self.layout)  # pyright: ignore[reportUnknownMemberType]
+        super().close()
+        layout.close()
+
     def _receive(self, _widget: Any, message: Any, _buffers: Any) -> None:
         try:
             if isinstance(message, dict):
