@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from nbagent.notebook.display_text import turn_markdown, turn_plain
 from nbagent.notebook.markdown import render_markdown
+from nbagent.notebook.markdown_math import IGNORED, PROCESSED
 from nbagent.notebook.transcript import Call, LateMessage, Picture, Prose, RetryNotice, TurnState, TurnTranscript
 from nbagent.notebook.wording import (
     CALL_MARKS,
@@ -102,7 +103,7 @@ def _turn_html(state: TurnState, agent_name: str, note: str | None) -> str:
                 parts.append(_prompt_html(item.text))
     if state.reason is not None and state.reason["kind"] == "error":
         parts.append(_failure_html(str(state.reason["error"]["message"])))
-    return f'<div class="nbagent-turn" style="padding: 2px 0 6px 0">{"".join(parts)}</div>'
+    return f'<div class="nbagent-turn {IGNORED}" style="padding: 2px 0 6px 0">{"".join(parts)}</div>'
 
 
 def _head_html(state: TurnState, agent_name: str) -> str:
@@ -137,7 +138,7 @@ def _prompt_html(text: str) -> str:
 def _answer_html(prose: Prose) -> str:
     return (
         # Inside JupyterLab the class gives the spacing of its own Markdown, as the live view has it.
-        '<div class="jp-RenderedHTMLCommon" style="margin: 8px 0; padding: 0; overflow-wrap: break-word">'
+        f'<div class="jp-RenderedHTMLCommon {PROCESSED}" style="margin: 8px 0; padding: 0; overflow-wrap: break-word">'
         f"{render_markdown(answer_text(prose))}</div>"
     )
 

@@ -16,6 +16,8 @@ from typing import Any, cast
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from nbagent.notebook.markdown_math import add_math
+
 __all__ = ("BlockSplitter", "harmless_markdown", "render_markdown")
 
 _LINK = re.compile(r"(?:https?://|mailto:|#)", re.IGNORECASE)
@@ -43,6 +45,7 @@ def _renderer() -> MarkdownIt:
     renderer = MarkdownIt("commonmark", {"html": False, "highlight": _highlight})
     renderer.enable(["table", "strikethrough"])
     renderer.validateLink = _is_harmless_link  # type: ignore[method-assign]
+    add_math(renderer)
     renderer.add_render_rule("image", _render_image)
     renderer.add_render_rule("fence", _render_fence)
     renderer.add_render_rule("link_open", _render_link_open)

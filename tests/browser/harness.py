@@ -148,10 +148,12 @@ class NotebookPage:
     def __init__(self, page: Any, server: Server) -> None:
         self.page = page
         self.server = server
+        self.name = ""
         self.requests: list[str] = []
         page.on("request", lambda request: self.requests.append(request.url))
 
     def open(self, name: str, *, reset: bool = True) -> None:
+        self.name = name
         self.page.goto(f"{self.server.base}/lab/tree/{name}" + ("?reset" if reset else ""))
         self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
         self.wait_for_kernel()
@@ -206,6 +208,10 @@ class NotebookPage:
     def cell(self, index: int) -> Any:
         return self.page.locator(".jp-Notebook .jp-Cell").nth(index)
 
+    def output(self, index: int) -> Any:
+        """The outputs of a cell in the page."""
+        return self.cell(index).locator(".jp-Cell-outputArea")
+
     def outputs(self, index: int) -> list[dict[str, Any]]:
         """The cell's outputs as the notebook's model has them."""
         return self.page.evaluate(f"index => {_NOTEBOOK}.content.widgets[index].model.toJSON().outputs", index)
@@ -219,8 +225,18 @@ class NotebookPage:
             index,
         )
 
-    def save(self) -> None:
+    def save(self) -> Any:
+        """Save; answers the notebook in the file."""
         self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+        return self.server.read(self.name)
+
+    def shut_down_kernel(self) -> None:
+        self.page.evaluate(f"async () => {{ if ({_NOTEBOOK}) await {_NOTEBOOK}.sessionContext.shutdown(); }}")
+
+    def reload(self) -> None:
+        """Load the page again, as a person does who presses F5; the kernel goes on."""
+        self.page.reload()
+        self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
 
     def set_theme(self, name: str) -> None:
         self.page.evaluate("name => window.jupyterapp.commands.execute('apputils:change-theme', {theme: name})", name)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -75,12 +76,51 @@ def test_code_is_highlighted_by_class_names() -> None:
     assert "<span" not in render_markdown("```no-such-language\ndef f(): pass\n```")
 
 
-@given(st.text(alphabet="ab<>`*_[]()!#-1. \n\\&|:/~=\t\r", max_size=120))
+@given(st.text(alphabet="ab<>`*_[]()!#-1. \n\\&|:/~=\t\r$", max_size=120))
 @settings(max_examples=300, deadline=None)
 def test_any_text_stays_harmless(text: str) -> None:
     tokens = MarkdownIt("commonmark", {"html": True}).enable("table").parse(harmless_markdown(text))
     kinds = {child.type for token in tokens for child in (token, *(token.children or ()))}
     assert not kinds & {"html_block", "html_inline", "image"}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "between $5 and $6",
+            'between <span class="mathjax_ignore tex2jax_ignore">$</span>5 and <span class="mathjax_ignore tex2jax_ignore">$</span>6',
+        ),
+        (
+            "$5 and $x$",
+            '<span class="mathjax_ignore tex2jax_ignore">$</span>5 and $x$',
+        ),
+        ("it is $a_1 * b_1$ and $c*d$", "it is $a_1 * b_1$ and $c*d$"),
+        ("\\(x_1\\) and \\[y_1\\]", "$x_1$ and $$y_1$$"),
+        ("costs \\$5", 'costs <span class="mathjax_ignore tex2jax_ignore">$</span>5'),
+        ("`$x$`", "<code>$x$</code>"),
+        ("$<img src=x>$", "$&lt;img src=x&gt;$"),
+    ],
+)
+def test_formulas_are_told_from_amounts(text: str, shown: str) -> None:
+    assert render_markdown(text) == f"<p>{shown}</p>\n"
+
+
+def test_a_formula_of_several_lines_is_one_block() -> None:
+    assert (
+        render_markdown("so:\n\n$$\na_1\n= b_1\n- c\n$$\n\nend")
+        == "<p>so:</p>\n<p>$$\na_1\n= b_1\n- c\n$$</p>\n<p>end</p>\n"
+    )
+
+
+def test_a_formula_that_is_not_closed_ends_at_a_blank_line() -> None:
+    assert render_markdown("$$\na\n\n**b**") == "<p>$$\na</p>\n<p><strong>b</strong></p>\n"
+
+
+def test_a_text_full_of_dollar_signs_is_read_quickly() -> None:
+    started = time.perf_counter()
+    render_markdown("$a " * 20_000)
+    assert time.perf_counter() - started < 5
 
 
 DOCUMENT = """# Title
@@ -131,8 +171,8 @@ def test_closed_blocks_never_change() -> None:
     assert len(before) > 5
 
 
-@given(st.text(alphabet="ab`*_#-1.> \n|~=\t", max_size=80))
-@settings(max_examples=300, deadline=None)
+@given(st.text(alphabet="ab`*_#-1.> \n|~=\t$\\[]", max_size=80))
+@settings(max_examples=500, deadline=None)
 def test_any_text_split_at_every_character_reads_like_the_whole_text(text: str) -> None:
     splitter, whole = BlockSplitter(), ""
     for end in range(len(text) + 1):
