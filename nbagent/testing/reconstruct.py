@@ -22,8 +22,8 @@ def sent_requests(events: Sequence[Event | Mapping[str, Any]], session_id: str |
         events: The log.
         session_id: The session's id, which events do not hold; `session.events` knows it.
     """
-    session_id = session_id or getattr(events, "session_id", "")
-    session = Session(session_id or "log")
+    owner = session_id or str(getattr(events, "session_id", ""))
+    session = Session(owner or "log")
     requests: list[Request] = []
     attempts: set[tuple[int, int, int]] = set()
     for value in events:
@@ -32,7 +32,7 @@ def sent_requests(events: Sequence[Event | Mapping[str, Any]], session_id: str |
             attempt = (event.data["turn"], event.data["step"], event.data["attempt"])
             if attempt not in attempts:
                 attempts.add(attempt)
-                requests.append(_request(session, session_id))
+                requests.append(_request(session, owner))
     return requests
 
 

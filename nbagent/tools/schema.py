@@ -59,9 +59,9 @@ class Signature:
         """
         if not isinstance(arguments, Mapping):
             shown = repr(arguments) if len(repr(arguments)) <= 200 else repr(arguments)[:200] + "..."
-            raise ToolError(
-                f"the arguments of {self._name} must be a JSON object, got {shown}", code="INVALID_ARGUMENTS"
-            )
+            cut = isinstance(arguments, str) and arguments.lstrip().startswith("{")
+            fault = "were cut off before their end or are malformed" if cut else "must be a JSON object"
+            raise ToolError(f"the arguments of {self._name} {fault}, got {shown}", code="INVALID_ARGUMENTS")
         try:
             checked = self._model.model_validate(thaw(arguments))
         except ValidationError as faults:

@@ -1,0 +1,133 @@
+"""The chat-completions protocol."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import orjson
+
+from nbagent.cancellation import CancelSignal
+from nbagent.errors import InputError, LlmError
+from nbagent.llm.adapters.chat_messages import ChatMessages
+from nbagent.llm.adapters.chat_stream import ChatStream
+from nbagent.llm.dialects import CUSTOM, ChatDialect
+from nbagent.llm.transport import IDLE_SECONDS, Transport
+from nbagent.types.config import CallConfig, ModelFacts, Request
+from nbagent.types.stream import StreamChunk, finish
+
+__all__ = ("OpenAiChatAdapter", "check_key")
+
+
+class OpenAiChatAdapter:
+    """Speaks chat completions to one server.
+
+    A call configuration may carry, beyond the common fields: `temperature`; `stop`, a list of texts; `prefill`, text
+    with which the answer has to begin; `extraBody`, fields merged into the request body as they are.
+
+    Args:
+        base_url: Where `/chat/completions` is.
+        api_key: Sent as a bearer token; none for servers that want none.
+        dialect: How this server differs.
+        idle_seconds: How long the server may send nothing.
+
+    Raises:
+        InputError: `INVALID_BASE_URL`, `INVALID_CREDENTIAL`.
+    """
+
+    def __init__(
+        self,
+        *,
+        base_url: str,
+        api_key: str | None = None,
+        dialect: ChatDialect = CUSTOM,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        headers = {"content-type": "application/json", "accept": "text/event-stream"}
+        if api_key is not None:
+            check_key(api_key)
+            headers["authorization"] = f"Bearer {api_key}"
+        self._api_key = api_key
+        self._dialect = dialect
+        self._transport = Transport(base_url, headers, idle_seconds=idle_seconds)
+        self._messages = ChatMessages(dialect)
+
+    def facts(self, model: str) -> ModelFacts:  # noqa: ARG002 - a dialect knows its server, not each model
+        """What the dialect knows."""
+        dialect = self._dialect
+        return ModelFacts(context_window=dialect.context_window, efforts=dialect.efforts, images=dialect.images)
+
+    async def stream(self, request: Request, signal: CancelSignal) -> AsyncIterator[StreamChunk]:
+        """Ask the server; a failure is the terminal chunk."""
+        parser = ChatStream()
+        try:
+            batches = self._transport.events("/chat/completions", self.body(request), finished=lambda: parser.finished)
+            async for batch in batches:
+                for chunk in parser.feed_body(batch) if isinstance(batch, bytes) else parser.feed(batch):
+                    yield chunk
+                if parser.ended:
+                    break
+            for chunk in parser.close():
+                yield chunk
+        except LlmError as failure:
+            for chunk in parser.usage_chunks():
+                yield chunk
+            kind = "aborted" if signal.aborted else "error"
+            yield finish(kind, error=self._without_key(failure).facts())
+
+    def body(self, request: Request) -> bytes:
+        """The exact body of a request."""
+        head = orjson.dumps(_head(request.config, request, self._dialect))
+        messages = self._messages.encode(request.messages)
+        prefill = request.config.get("prefill")
+        if prefill:
+            message: dict[str, Any] = {"role": "assistant", "content": prefill}
+            if self._dialect.prefix_mark:
+                message["prefix"] = True
+            messages.append(orjson.dumps(message))
+        return b"".join((head[:-1], b',"messages":[', b",".join(messages), b"]}"))
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._transport.aclose()
+
+    def _without_key(self, failure: LlmError) -> LlmError:
+        if self._api_key and self._api_key in failure.message:
+            facts = failure.facts()
+            return LlmError.from_facts({**facts, "message": failure.message.replace(self._api_key, "[masked key]")})
+        return failure
+
+
+def check_key(api_key: str) -> None:
+    """Raise unless a key can be sent; the key is not shown.
+
+    Raises:
+        InputError: `INVALID_CREDENTIAL`.
+    """
+    if not api_key or not api_key.isascii() or not api_key.isprintable() or " " in api_key:
+        raise InputError(
+            "the API key is empty or holds spaces, line ends or other characters that no key has: set it again",
+            code="INVALID_CREDENTIAL",
+        )
+
+
+def _head(config: CallConfig, request: Request, dialect: ChatDialect) -> dict[str, Any]:
+    head: dict[str, Any] = {"model": config.model, "stream": True}
+    if dialect.include_usage:
+        head["stream_options"] = {"include_usage": True}
+    if config.max_tokens is not None:
+        head[dialect.max_tokens_field] = config.max_tokens
+    effort = config.reasoning_effort
+    if effort is not None and dialect.thinking_switch:
+        head["thinking"] = {"type": "disabled" if effort == "off" else "enabled"}
+    if effort is not None and not (dialect.thinking_switch and effort == "off"):
+        head["reasoning_effort"] = effort
+    for field in ("temperature", "stop"):
+        if field in config:
+            head[field] = config[field]
+    if request.tools:
+        head["tools"] = [{"type": "function", "function": tool} for tool in request.tools]
+    extra = config.get("extraBody")
+    if isinstance(extra, dict):
+        head.update(cast("dict[str, Any]", extra))
+    return head
