@@ -198,7 +198,7 @@ def _sessions_of(server: Mapping[str, Any]) -> list[dict[str, Any]]:
     import urllib.request
 
     class Stay(urllib.request.HTTPRedirectHandler):
-        def redirect_request(self, *_: Any) -> None:
+        def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> None:  # noqa: ARG002
             return None
 
     # The token goes to the address that stands beside it and nowhere else: no proxy, no redirect.
@@ -209,4 +209,4 @@ def _sessions_of(server: Mapping[str, Any]) -> list[dict[str, Any]]:
     request = urllib.request.Request(address, headers={"Authorization": f"token {server['token']}"})  # noqa: S310
     with opener.open(request, timeout=_LOOKUP_LIMIT) as response:
         sessions: Any = json.load(response)
-    return sessions if isinstance(sessions, list) else []
+    return cast("list[dict[str, Any]]", sessions) if isinstance(sessions, list) else []

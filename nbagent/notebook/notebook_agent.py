@@ -13,7 +13,7 @@ from nbagent.notebook.roster import roster
 from nbagent.notebook.run import Run
 from nbagent.notebook.shell import current_shell, publish
 from nbagent.notebook.transcript import TurnTranscript
-from nbagent.notebook.waiting import Interrupts, StoppedByUser, WaitTimeout, wait
+from nbagent.notebook.waiting import Interrupts, StoppedByUser, WaitTimeoutError, wait
 from nbagent.types.messages import Message
 
 if TYPE_CHECKING:
@@ -97,7 +97,9 @@ class NotebookAgent:
         core: The agent itself, for code that runs on that thread.
     """
 
-    def __init__(self, host: Host, handle: AgentHandle, name: str, *, on_dispose: Callable[[], Any] | None = None) -> None:
+    def __init__(
+        self, host: Host, handle: AgentHandle, name: str, *, on_dispose: Callable[[], Any] | None = None
+    ) -> None:
         self.host = host
         self.core = handle.agent
         self.name = name
@@ -148,7 +150,7 @@ class NotebookAgent:
             timeout: Seconds to wait; the turn goes on afterwards.
 
         Raises:
-            TurnFailure: The turn ended in an error; the reply so far is its `reply`.
+            TurnError: The turn ended in an error; the reply so far is its `reply`.
             TimeoutError: It took longer (`WAIT_TIMEOUT`).
             InputError: `EMPTY_PROMPT`.
             LifecycleError: `AGENT_DISPOSED`; `WOULD_DEADLOCK`, called on the agents' own thread.
@@ -214,7 +216,7 @@ class NotebookAgent:
         An interrupt ends only the wait: the agent goes on.
 
         Raises:
-            TurnFailure: One of those turns ended in an error.
+            TurnError: One of those turns ended in an error.
             TimeoutError: It took longer than `timeout` seconds; the agent goes on.
         """
         self.host.check_may_wait()
@@ -280,7 +282,9 @@ class NotebookAgent:
         transcripts: list[TurnTranscript] = []
         for event in list(self.session.events):
             if event.type == "turn/start":
+                model = transcripts[-1].model if transcripts else ""
                 transcripts.append(TurnTranscript())
+                transcripts[-1].model = model
             if transcripts:
                 transcripts[-1].apply(event)
         return transcripts
@@ -291,7 +295,7 @@ def check_waited(agent: NotebookAgent, done: bool, interrupts: Interrupts, timeo
     if interrupts.count:
         raise StoppedByUser(f"no longer waiting; {agent.name} goes on, %agent cancel {agent.name} stops it")
     if not done:
-        raise WaitTimeout(f'agent "{agent.name}" is still at work after {timeout:g} s; it goes on')
+        raise WaitTimeoutError(f'agent "{agent.name}" is still at work after {timeout:g} s; it goes on')
 
 
 def _checked(text: str | Message) -> str | Message:

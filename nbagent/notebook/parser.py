@@ -173,7 +173,9 @@ def _parse_words(verb: Verb, line: str, position: int) -> Command:
     for group in verb.exclusive:
         both = [each for each in given if each in group]
         if len(both) > 1:
-            raise InputError(f"{both[0]} and {both[1]} do not go together: give one of them", code="CONFLICTING_OPTIONS")
+            raise InputError(
+                f"{both[0]} and {both[1]} do not go together: give one of them", code="CONFLICTING_OPTIONS"
+            )
     if verb.takes == "new" and name is None:
         raise InputError(f"the name of the agent is missing: {verb.usage}", code="MISSING_NAME")
     return Command(verb, name, options)
@@ -215,9 +217,7 @@ def _value(option: Option, attached: str | None, words: list[Word]) -> Any:
         case "names":
             names = [part.strip() for part in text.split(",")]
             if not all(names):
-                raise InputError(
-                    f'{option.name} wants names with commas between, got "{text}"', code="INVALID_OPTION"
-                )
+                raise InputError(f'{option.name} wants names with commas between, got "{text}"', code="INVALID_OPTION")
             return names
         case _:
             return text

@@ -9,7 +9,7 @@ from typing import Any
 from nbagent.errors import LlmError
 from nbagent.notebook.transcript import Call, Prose, TurnTranscript
 
-__all__ = ("Reply", "TurnFailure")
+__all__ = ("Reply", "TurnError")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +60,13 @@ class Reply:
         return bundle([self._transcript], agent_name=self.agent)
 
 
-class TurnFailure(LlmError):
+class TurnError(LlmError):
     """A turn ended in an error; `reply` is what there was until then."""
 
     reply: Reply
 
     @classmethod
-    def of(cls, reply: Reply) -> TurnFailure:
+    def of(cls, reply: Reply) -> TurnError:
         """The failure of a reply whose reason is an error, in one line."""
         facts: dict[str, Any] = dict(reply.reason["error"])
         message = " ".join(str(facts["message"]).split())

@@ -8,9 +8,9 @@ from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nbagent.errors import LifecycleError
-from nbagent.notebook.reply import Reply, TurnFailure
+from nbagent.notebook.reply import Reply, TurnError
 from nbagent.notebook.transcript import TurnTranscript
-from nbagent.notebook.waiting import Interrupts, StoppedByUser, WaitTimeout, wait
+from nbagent.notebook.waiting import Interrupts, StoppedByUser, WaitTimeoutError, wait
 from nbagent.types.messages import Message, user_message
 
 if TYPE_CHECKING:
@@ -73,9 +73,9 @@ class Run:
             timeout: Seconds to wait; the turn goes on afterwards.
 
         Raises:
-            TurnFailure: The turn ended in an error; it carries the reply so far.
+            TurnError: The turn ended in an error; it carries the reply so far.
             StorageError: An event could not be stored.
-            WaitTimeout: It took longer.
+            WaitTimeoutError: It took longer.
             LifecycleError: `PROMPT_PENDING`, the prompt never got its turn.
         """
         with Interrupts(self.cancel) as interrupts:
@@ -83,7 +83,7 @@ class Run:
         if interrupts.count:
             raise StoppedByUser("stopped; the text so far is kept")
         if not done:
-            raise WaitTimeout(f'agent "{self.agent.name}" is still at work after {timeout:g} s; it goes on')
+            raise WaitTimeoutError(f'agent "{self.agent.name}" is still at work after {timeout:g} s; it goes on')
         return self.outcome()
 
     def outcome(self) -> Reply:
@@ -91,7 +91,7 @@ class Run:
         self.seen = True
         reply = self.future.result(0)
         if reply.reason.get("kind") == "error":
-            raise TurnFailure.of(reply)
+            raise TurnError.of(reply)
         return reply
 
     def cancel(self) -> None:
@@ -164,13 +164,19 @@ class Run:
     def _on_claimed(self, change: Any) -> None:
         if change.message.id != self.message.id:
             return
-        events = self._core.session.events
+        session = self._core.session
+        header = session.request_header()
+        if header is not None:
+            # A turn whose configuration did not change logs none.
+            config = header["config"]
+            self._transcript.model = f"{config['provider']}/{config['model']}"
+        events = session.events
         start = len(events) - 1
         while events[start].type != "turn/start":
             start -= 1
         for event in events[start:]:
             self._transcript.apply(event)
-        self._undo.append(self._core.session.subscribe(self._on_event))
+        self._undo.append(session.subscribe(self._on_event))
         self._show()
 
     def _on_discarded(self, change: Any) -> None:

@@ -51,10 +51,10 @@ def is_live() -> bool:
 
 def hears_page(*, background: bool) -> bool:
     """Whether a click in the page reaches this kernel while the turn runs."""
-    import ipykernel
-
     # Before version 7 messages of the page wait for the running cell; a background turn leaves none running.
-    return background or int(ipykernel.version_info[0]) >= 7
+    from importlib.metadata import version
+
+    return background or int(version("ipykernel").partition(".")[0]) >= 7
 
 
 def say(text: str) -> None:

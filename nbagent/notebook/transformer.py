@@ -9,8 +9,8 @@ This transformer comes before all that. It rewrites
 
 from __future__ import annotations
 
+import inspect
 import re
-import sys
 from typing import Any
 
 from nbagent.notebook.verbs import VERBS
@@ -168,8 +168,8 @@ def _can_await() -> bool:
     if shell is None or not getattr(shell, "autoawait", False):
         return False
     # %%capture, %%time and their like read their body inside the cell that runs: no await can stand there.
-    running = InteractiveShell.run_code.__code__
-    frame = sys._getframe()
+    running: Any = InteractiveShell.run_code.__code__  # pyright: ignore[reportUnknownMemberType]
+    frame = inspect.currentframe()
     while frame is not None:
         if frame.f_code is running:
             return False

@@ -87,10 +87,20 @@ VERBS: dict[str, Verb] = {
                 Option("--system", "system prompt", "TEXT", "text"),
                 Option("--system-file", "file that holds the system prompt", "PATH", "text", "paths"),
                 Option("--system-var", "variable that holds the system prompt", "NAME", "text", "texts"),
-                Option("--tools", "functions of the notebook it may call, with commas between", "A,B", "names", "tools"),
+                Option(
+                    "--tools", "functions of the notebook it may call, with commas between", "A,B", "names", "tools"
+                ),
                 Option("--parallel", "parallel tool calls it may have in flight", "N", "count"),
-                Option("--session", "exactly this session: made when new, continued when stored", "ID", "text", "sessions"),
-                Option("--resume", "go on with a stored session, the last of this name by default", "[ID]", "optional-text", "sessions"),
+                Option(
+                    "--session", "exactly this session: made when new, continued when stored", "ID", "text", "sessions"
+                ),
+                Option(
+                    "--resume",
+                    "go on with a stored session, the last of this name by default",
+                    "[ID]",
+                    "optional-text",
+                    "sessions",
+                ),
                 Option("--max-steps", "model calls that one turn may make", "N", "count"),
                 Option("--cwd", "working directory recorded in the session", "PATH", "text", "paths"),
                 Option("--base-url", "where a custom/NAME model is served", "URL", "text"),
@@ -146,6 +156,12 @@ CELL = Verb(
         Option("--fmt", "replace {name} by the variable's value"),
         Option("--as", "variable that gets the reply", "VAR", "text"),
     ),
-    exclusive=(("--steer", "--inject", "--queue"), ("--steer", "--bg"), ("--inject", "--bg"), ("--steer", "--as"), ("--inject", "--as")),
+    exclusive=(
+        ("--steer", "--inject", "--queue"),
+        ("--steer", "--bg"),
+        ("--inject", "--bg"),
+        ("--steer", "--as"),
+        ("--inject", "--as"),
+    ),
 )
 """The cell form."""

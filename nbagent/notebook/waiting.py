@@ -14,11 +14,11 @@ import threading
 import time
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from nbagent.errors import LifecycleError
 
-__all__ = ("POLL", "Interrupts", "StoppedByUser", "WaitTimeout", "settle", "wait")
+__all__ = ("POLL", "Interrupts", "StoppedByUser", "WaitTimeoutError", "settle", "wait")
 
 POLL = 0.1
 """Seconds between two looks."""
@@ -37,7 +37,7 @@ class StoppedByUser(KeyboardInterrupt):
 StoppedByUser.__name__ = StoppedByUser.__qualname__ = "KeyboardInterrupt"
 
 
-class WaitTimeout(LifecycleError, TimeoutError):
+class WaitTimeoutError(LifecycleError, TimeoutError):
     """A time limit of a wait passed; what was waited for goes on. Code `WAIT_TIMEOUT`."""
 
     default_code = "WAIT_TIMEOUT"
@@ -58,7 +58,7 @@ class Interrupts:
         self._told = False
         self._previous: Any = None
 
-    def __enter__(self) -> Interrupts:
+    def __enter__(self) -> Self:
         # A handler that was not set from Python could not be put back.
         if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is not None:
             self._previous = signal.signal(signal.SIGINT, self._heard)
@@ -109,7 +109,10 @@ def wait(
 
 
 async def settle(
-    future: concurrent.futures.Future[Any], interrupts: Interrupts, *, timeout: float | None = None
+    future: concurrent.futures.Future[Any],
+    interrupts: Interrupts,
+    *,
+    timeout: float | None = None,  # noqa: ASYNC109 - it is no error when it passes
 ) -> bool:
     """Like `wait`, on the kernel's asyncio loop, which keeps serving messages meanwhile."""
     loop = asyncio.get_running_loop()
