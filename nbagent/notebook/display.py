@@ -17,6 +17,8 @@ from nbagent.notebook.markdown_math import IGNORED, PROCESSED
 from nbagent.notebook.transcript import Call, LateMessage, Picture, Prose, RetryNotice, TurnState, TurnTranscript
 from nbagent.notebook.wording import (
     CALL_MARKS,
+    FULL_CALLS,
+    SHORT,
     answer_text,
     bounded,
     call_preview,
@@ -87,7 +89,7 @@ def _turn_html(state: TurnState, agent_name: str, note: str | None) -> str:
     if note:
         parts.append(f'<div style="margin: 6px 0; font-size: 12px; font-style: italic; {_QUIET}">{_text(note)}</div>')
     parts.extend(_prompt_html(prompt) for prompt in state.prompts)
-    room = _PICTURES_LIMIT
+    room, calls = _PICTURES_LIMIT, 0
     for item in state.items:
         match item:
             case Prose(kind="text"):
@@ -95,7 +97,8 @@ def _turn_html(state: TurnState, agent_name: str, note: str | None) -> str:
             case Prose():
                 parts.append(_reasoning_html(item))
             case Call():
-                parts.append(_call_html(item, room))
+                parts.append(_call_html(item, room, full=calls < FULL_CALLS))
+                calls += 1
                 room -= sum(len(picture.data) for picture in item.pictures)
             case RetryNotice():
                 parts.append(_line_html(retry_line(item), _WARNING))
@@ -154,7 +157,7 @@ def _reasoning_html(prose: Prose) -> str:
     )
 
 
-def _call_html(call: Call, room: int) -> str:
+def _call_html(call: Call, room: int, *, full: bool) -> str:
     word = call_word(call)
     style = _MARK_COLOURS.get(call.state, _QUIET)
     pictures = ""
@@ -164,9 +167,9 @@ def _call_html(call: Call, room: int) -> str:
     # A figure is what its call was made for: it is seen without unfolding.
     shown = " open" if pictures else ""
     arguments = pretty_arguments(call.arguments)
-    details = _labelled_html("Arguments", bounded(arguments, ARGUMENTS_LIMIT)) if arguments else ""
+    details = _labelled_html("Arguments", bounded(arguments, ARGUMENTS_LIMIT if full else SHORT)) if arguments else ""
     if call.result:
-        details += _labelled_html("Result", bounded(call.result, RESULT_LIMIT))
+        details += _labelled_html("Result", bounded(call.result, RESULT_LIMIT if full else SHORT))
     if not details and not pictures:
         details = f'<div style="{_QUIET}">No arguments, no result.</div>'
     return (

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Iterator
 
 from nbagent.notebook.markdown import harmless_markdown
 from nbagent.notebook.transcript import Call, LateMessage, Prose, RetryNotice, TurnState
 from nbagent.notebook.wording import (
+    FULL_CALLS,
+    SHORT,
     answer_text,
     bounded,
     call_preview,
@@ -29,6 +33,7 @@ def turn_plain(state: TurnState, agent_name: str, note: str | None) -> str:
     if note:
         parts.append(note)
     parts.extend(_prefixed("> ", visible(prompt)) for prompt in state.prompts)
+    limits = _limits()
     for item in state.items:
         match item:
             case Prose(kind="text"):
@@ -36,7 +41,7 @@ def turn_plain(state: TurnState, agent_name: str, note: str | None) -> str:
             case Prose():
                 parts.append(_prefixed("  ", f"(reasoning) {bounded(item.text.strip(), _REASONING_LIMIT)}"))
             case Call():
-                parts.append(_call_plain(item))
+                parts.append(_call_plain(item, next(limits)))
             case RetryNotice():
                 parts.append(f"[{retry_line(item)}]")
             case LateMessage():
@@ -45,9 +50,9 @@ def turn_plain(state: TurnState, agent_name: str, note: str | None) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _call_plain(call: Call) -> str:
+def _call_plain(call: Call, limit: int) -> str:
     line = f"[{visible(call.name)}({call_preview(call)}): {call_word(call)}]"
-    result = _result_text(call)
+    result = _result_text(call, limit)
     return f"{line}\n{_prefixed('  ', result)}" if result else line
 
 
@@ -58,6 +63,7 @@ def turn_markdown(state: TurnState, agent_name: str, note: str | None) -> str:
     if note:
         parts.append(f"*{_literal(note)}*")
     parts.extend(_quoted(prompt) for prompt in state.prompts)
+    limits = _limits()
     for item in state.items:
         match item:
             case Prose(kind="text"):
@@ -65,7 +71,7 @@ def turn_markdown(state: TurnState, agent_name: str, note: str | None) -> str:
             case Prose():
                 parts.append(f"*Reasoning*\n\n{_quoted(bounded(item.text.strip(), _REASONING_LIMIT))}")
             case Call():
-                parts.append(_call_markdown(item))
+                parts.append(_call_markdown(item, next(limits)))
             case RetryNotice():
                 parts.append(f"*{_literal(retry_line(item))}*")
             case LateMessage():
@@ -74,10 +80,15 @@ def turn_markdown(state: TurnState, agent_name: str, note: str | None) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _call_markdown(call: Call) -> str:
+def _call_markdown(call: Call, limit: int) -> str:
     line = f"**Tool** {_code(f'{visible(call.name)}({call_preview(call)})')}: {_literal(call_word(call))}"
-    result = _result_text(call)
+    result = _result_text(call, limit)
     return f"{line}\n\n{_fenced(result)}" if result else line
+
+
+def _limits() -> Iterator[int]:
+    """How much of each result is told, call after call."""
+    return itertools.chain(itertools.repeat(_RESULT_LIMIT, FULL_CALLS), itertools.repeat(SHORT))
 
 
 def _title(state: TurnState, agent_name: str) -> str:
@@ -98,8 +109,8 @@ def _ending(state: TurnState) -> str:
     return " · ".join(parts)
 
 
-def _result_text(call: Call) -> str:
-    lines = [bounded(call.result, _RESULT_LIMIT).rstrip()] if call.result else []
+def _result_text(call: Call, limit: int) -> str:
+    lines = [bounded(call.result, limit).rstrip()] if call.result else []
     lines.extend(f"[{picture.media_type}]" for picture in call.pictures)
     return "\n".join(lines)
 

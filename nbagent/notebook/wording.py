@@ -12,6 +12,8 @@ from nbagent.notebook.transcript import Call, Prose, RetryNotice, TurnState
 
 __all__ = (
     "CALL_MARKS",
+    "FULL_CALLS",
+    "SHORT",
     "answer_text",
     "bounded",
     "call_preview",
@@ -26,6 +28,11 @@ __all__ = (
 
 CALL_MARKS = {"queued": "○", "running": "◐", "done": "✓", "error": "✗", "aborted": "■"}
 _CALL_WORDS = {"queued": "waiting", "running": "running", "done": "done", "error": "failed", "aborted": "stopped"}
+
+FULL_CALLS = 40
+"""Calls of a turn beyond these are told with short details, so that a turn of hundreds stays light."""
+SHORT = 400
+"""Characters of arguments and results of such a call."""
 
 _WIDE = 80
 _PREVIEW_LIMIT = 160

@@ -168,6 +168,19 @@ def test_long_arguments_and_results_are_cut_in_the_middle() -> None:
     assert len(made["text/html"]) < 20_000 and len(made["text/plain"]) < 5_000
 
 
+def test_the_output_of_hundreds_of_calls_stays_light() -> None:
+    log = TurnLog()
+    log.begin("p")
+    log.answer(*(tool_call_block(f"c{number}", "read", '{"path":"x"}') for number in range(300)))
+    for number in range(300):
+        log.call(f"c{number}", "read")
+        log.result(f"c{number}", f"BEGIN{number} " + "y" * 100_000)
+    log.end()
+    made = bundle([log.transcript], agent_name="a")
+    assert "BEGIN299 " in made["text/html"] and "BEGIN299 " in made["text/plain"]
+    assert sum(len(text) for text in made.values()) < 1_500_000
+
+
 def test_a_picture_is_shown_and_an_impossible_one_is_named() -> None:
     log = TurnLog()
     log.begin("p")

@@ -10,6 +10,8 @@ from nbagent.notebook.transcript import Call, Item, LateMessage, Prose, RetryNot
 from nbagent.notebook.views.resync import Part
 from nbagent.notebook.wording import (
     CALL_MARKS,
+    FULL_CALLS,
+    SHORT,
     answer_text,
     bounded,
     call_preview,
@@ -24,9 +26,6 @@ from nbagent.notebook.wording import (
 
 __all__ = ("RunParts", "head_of")
 
-_FULL_CALLS = 40
-"""Calls beyond these are sent with short details: a turn of hundreds of calls stays light, its saved output has more."""
-_SHORT = 600
 _PICTURES = 3_000_000
 """Characters of picture data that a view sends; later pictures appear when the turn ends."""
 
@@ -59,7 +58,7 @@ class RunParts:
         del self._made[len(state.items) :]
         for position, item in enumerate(state.items):
             if position >= len(self._made) or self._made[position][0] is not item:
-                part = self._part(position, item, full=calls < _FULL_CALLS, room=_PICTURES - pictures)
+                part = self._part(position, item, full=calls < FULL_CALLS, room=_PICTURES - pictures)
                 self._made[position : position + 1] = [(item, part)]
             if isinstance(item, Call):
                 calls += 1
@@ -109,7 +108,7 @@ def _call_part(call: Call, *, full: bool, room: int) -> Part:
         "mark": CALL_MARKS[call.state],
         "word": call_word(call),
         "preview": call_preview(call),
-        "arguments": bounded(arguments, ARGUMENTS_LIMIT if full else _SHORT),
-        "result": bounded(call.result or "", RESULT_LIMIT // 2 if full else _SHORT),
+        "arguments": bounded(arguments, ARGUMENTS_LIMIT if full else SHORT),
+        "result": bounded(call.result or "", RESULT_LIMIT // 2 if full else SHORT),
         "pictures": pictures,
     }
