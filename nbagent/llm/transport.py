@@ -6,7 +6,7 @@ The only module that knows the HTTP library.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -24,8 +24,6 @@ CONNECT_SECONDS = 10.0
 """How long a connection may take; `NBAGENT_CONNECT_TIMEOUT` overrides it."""
 IDLE_SECONDS = 300.0
 """How long a server may send nothing at all; comments count as something. There is no limit on the whole answer."""
-_AFTER_FINISH_SECONDS = 2.0
-"""How long a stream that has said everything may stay open."""
 _BODY_BYTES = 1_000_000
 
 
@@ -47,14 +45,14 @@ class Transport:
         self.host = urlsplit(base_url).netloc.rpartition("@")[2]
 
     async def events(
-        self, path: str, body: bytes, *, finished: Callable[[], bool]
-    ) -> AsyncIterator[list[ServerEvent] | bytes]:
+        self, path: str, body: bytes, *, patience: Callable[[], float | None]
+    ) -> AsyncGenerator[list[ServerEvent] | bytes]:
         """Post `body` and read the answer's events, all that one read of the network brought at once.
 
         Args:
             path: Below the base URL.
             body: The JSON request.
-            finished: Whether everything has been said; a stream that stays open after that is left soon.
+            patience: Seconds to wait for more; none while an answer is being given, little when all has been said.
 
         Yields:
             Batches of events. An answer that is no event stream comes as its bytes, once.
@@ -73,7 +71,7 @@ class Transport:
             while True:
                 data: bytes | None = None
                 # The scope is left before anything is yielded: a generator must not hand one to its consumer.
-                with anyio.move_on_after(_AFTER_FINISH_SECONDS if finished() else None):
+                with anyio.move_on_after(patience()):
                     data = await anext(received, None)
                 if data is None:
                     break

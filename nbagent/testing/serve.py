@@ -79,14 +79,12 @@ async def serve(answers: Sequence[Canned]) -> AsyncGenerator[ByteServer]:
             except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
                 server.closed += 1
 
-    async with anyio.create_task_group() as tasks:
+    async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, handle)
         try:
             yield server
         finally:
             tasks.cancel_scope.cancel()
-            with anyio.CancelScope(shield=True):
-                await listener.aclose()
 
 
 @asynccontextmanager

@@ -16,6 +16,11 @@ from nbagent.types.stream import StreamChunk, finish, reasoning_delta, text_delt
 
 __all__ = ("ChatStream",)
 
+_AFTER_FINISH_SECONDS = 0.9
+"""Usage and the end mark may follow the finish reason."""
+_AFTER_END_SECONDS = 0.1
+"""A stream that is read to its end leaves its connection for the next request."""
+
 _FINISH = {
     "stop": "stop",
     "end_turn": "stop",
@@ -37,12 +42,10 @@ class ChatStream:
 
     Attributes:
         ended: Nothing more will come that matters.
-        finished: The answer has been said; only usage or the end mark may follow.
     """
 
     def __init__(self) -> None:
         self.ended = False
-        self.finished = False
         self._finish_reason: str | None = None
         self._usage: dict[str, int] | None = None
         self._open: tuple[str, int] | None = None
@@ -50,13 +53,17 @@ class ChatStream:
         self._saw_text = False
         self._calls = ChatCalls()
         self._stray = b""
+        self._failure: LlmError | None = None
+
+    @property
+    def patience(self) -> float | None:
+        """Seconds worth waiting for more of the stream; a server that leaves it open is not waited for."""
+        if self.ended:
+            return _AFTER_END_SECONDS
+        return None if self._finish_reason is None else _AFTER_FINISH_SECONDS
 
     def feed(self, events: Sequence[ServerEvent]) -> list[StreamChunk]:
-        """The chunks of a batch of events.
-
-        Raises:
-            LlmError: The server reported a failure, or sent what cannot be read.
-        """
+        """The chunks of a batch of events. A failure that the server reports ends it; `close` raises it."""
         chunks: list[StreamChunk] = []
         for event in events:
             if self.ended:
@@ -65,32 +72,27 @@ class ChatStream:
             if data == b"[DONE]":
                 self.ended = True
             elif data:
-                self._take(_decoded(data), chunks)
+                self._take_safely(data, chunks)
         return chunks
 
     def feed_body(self, body: bytes) -> list[StreamChunk]:
-        """The chunks of an answer that is no event stream: one JSON object, or what a server says went wrong.
-
-        Raises:
-            LlmError: As `feed`.
-        """
+        """The chunks of an answer that is no event stream: one JSON object, or what a server says went wrong."""
         chunks: list[StreamChunk] = []
-        if self.finished:
-            return chunks
-        try:
-            payload: Any = orjson.loads(body.strip())
-        except orjson.JSONDecodeError:
-            self._stray = body
-            return chunks
-        self._take(payload, chunks)
+        data = body.strip()
+        if data.startswith((b"{", b"[")):
+            self._take_safely(data, chunks)
+        else:
+            self._stray = data
         return chunks
 
     def close(self) -> list[StreamChunk]:
         """The last chunks: usage, then the finish.
 
         Raises:
-            LlmError: `STREAM_TRUNCATED`, `EMPTY_RESPONSE`, `CONTENT_FILTER`, `SERVER`.
+            LlmError: What the server reported; `STREAM_TRUNCATED`, `EMPTY_RESPONSE`, `CONTENT_FILTER`, `SERVER`.
         """
+        if self._failure is not None:
+            raise self._failure
         reason = self._finish_reason
         if reason in _FAILED_FINISH:
             message, code = _FAILED_FINISH[reason]
@@ -117,6 +119,13 @@ class ChatStream:
             return LlmError(f"the server answered with something that is no event stream: {words}", code="TRANSPORT")
         return LlmError("the answer was cut off before its end", code="STREAM_TRUNCATED")
 
+    def _take_safely(self, data: bytes, chunks: list[StreamChunk]) -> None:
+        try:
+            self._take(_decoded(data), chunks)
+        except LlmError as failure:
+            self._failure = failure
+            self.ended = True
+
     def _take(self, payload: Any, chunks: list[StreamChunk]) -> None:
         error = error_of(payload)
         if error is not None:
@@ -142,7 +151,6 @@ class ChatStream:
         reason = said.get("finish_reason")
         if isinstance(reason, str) and reason:
             self._finish_reason = reason
-            self.finished = True
 
     def _take_delta(self, delta: dict[str, Any], chunks: list[StreamChunk]) -> None:
         reasoning = _text(delta.get("reasoning_content")) or _text(delta.get("reasoning"))

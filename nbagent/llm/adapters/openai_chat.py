@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any, cast
 
 import orjson
@@ -61,12 +62,11 @@ class OpenAiChatAdapter:
         """Ask the server; a failure is the terminal chunk."""
         parser = ChatStream()
         try:
-            batches = self._transport.events("/chat/completions", self.body(request), finished=lambda: parser.finished)
-            async for batch in batches:
-                for chunk in parser.feed_body(batch) if isinstance(batch, bytes) else parser.feed(batch):
-                    yield chunk
-                if parser.ended:
-                    break
+            answer = self._transport.events("/chat/completions", self.body(request), patience=lambda: parser.patience)
+            async with aclosing(answer) as batches:
+                async for batch in batches:
+                    for chunk in parser.feed_body(batch) if isinstance(batch, bytes) else parser.feed(batch):
+                        yield chunk
             for chunk in parser.close():
                 yield chunk
         except LlmError as failure:
