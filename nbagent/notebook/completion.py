@@ -138,14 +138,14 @@ def install(shell: Any) -> None:
         return
 
     def match_agent(context: Any) -> Any:
-        found = candidates(context.line_with_cursor[: context.cursor_position])
+        line = context.line_with_cursor[: context.cursor_position]
+        found = candidates(line)
         if found is None:
             return {"completions": []}
-        # IPython replaces its own notion of the last word, which a dash or a slash may cut.
-        begun = context.line_with_cursor[: context.cursor_position].split()[-1:] or [""]
-        cut = len(begun[0]) - len(context.token) if begun[0].endswith(context.token) else 0
+        # IPython replaces what it takes for the last word, which a dash or a slash may have cut.
+        cut = len(line) - len(context.token) - (max(line.rfind(" "), line.rfind("\t")) + 1)
         return {
-            "completions": [ipython.SimpleCompletion(word[cut:], type="nbagent") for word in found],
+            "completions": [ipython.SimpleCompletion(word[max(cut, 0) :], type="nbagent") for word in found],
             "suppress": True,
         }
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, cast
 
 from nbagent.errors import InputError
 
-__all__ = ("Notebook", "identify", "notebook", "session_folder")
+__all__ = ("Notebook", "identify", "notebook", "path_at_server", "session_folder")
 
 Source = Literal["NBAGENT_NOTEBOOK", "front end", "server", "kernel", "nbval", "unknown"]
 
@@ -113,7 +113,7 @@ def notebook(*, search: bool = True) -> Notebook | None:
             namespace=_namespace(),
             cwd=Path.cwd(),
             kernel_id=_kernel_id(),
-            lookup=_path_at_server,
+            lookup=path_at_server,
         )
         _found = os.getpid(), answer
         return answer
@@ -160,7 +160,7 @@ def _kernel_id() -> str | None:
     return name.removeprefix("kernel-").removesuffix(".json") if name.startswith("kernel-") else None
 
 
-def _path_at_server(kernel_id: str) -> str | None:
+def path_at_server(kernel_id: str) -> str | None:
     """The path of the session that has this kernel, asked of the servers of this user; none when it cannot be had."""
     answer: list[str] = []
 
