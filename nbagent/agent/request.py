@@ -116,11 +116,7 @@ class RequestLog:
     ) -> None:
         session = self._session
         events = session.events
-        nodes = [
-            prompt_node(seq, events[seq].data["message"])
-            for seq in session.surface
-            if events[seq].type == "system/message"
-        ]
+        nodes = [prompt_node(seq, events[seq].data["message"]) for seq in session.system_nodes]
         header = session.request_header()
         tools_changed = header is not None and list(header.get("tools", ())) != list(tools)
         new_series = (

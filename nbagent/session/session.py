@@ -107,6 +107,7 @@ class Session:
         self.path: Path | None = None
         self.publishing = False
         self._events: list[Event] = []
+        self._log = EventLog(self._events, self.header.id)
         self._surface = Surface()
         self._invariants = LogInvariants()
         self._requests = RequestFold()
@@ -127,12 +128,17 @@ class Session:
     @property
     def events(self) -> EventLog:
         """The committed events, in order. Read only; grows with the session."""
-        return EventLog(self._events, self.id)
+        return self._log
 
     @property
     def surface(self) -> list[int]:
         """Seqs of the surface nodes, in order."""
         return list(self._surface.seqs)
+
+    @property
+    def system_nodes(self) -> list[int]:
+        """Seqs of the surface nodes that hold the system prompt, in order."""
+        return list(self._surface.system)
 
     @property
     def replace_generation(self) -> int:
@@ -247,7 +253,7 @@ class Session:
 
     def _commit(self, event: Event) -> None:
         self._events.append(event)
-        self._surface.commit(event)
+        self._surface.commit(event, self._events)
         self._invariants.commit(event)
         self._requests.commit(event)
         if event.surface_op is None:

@@ -17,11 +17,13 @@ class Surface:
 
     Attributes:
         seqs: The current nodes, in surface order.
+        system: Those of them that hold the system prompt.
         replacements: How many positional replacements were committed.
     """
 
     def __init__(self) -> None:
         self.seqs: list[int] = []
+        self.system: list[int] = []
         self.replacements = 0
 
     def check(self, event: Event, events: Sequence[Event]) -> None:
@@ -58,16 +60,19 @@ class Surface:
                 "over exactly that node"
             )
 
-    def commit(self, event: Event) -> None:
+    def commit(self, event: Event, events: Sequence[Event]) -> None:
         """Make the transition that `check` accepted."""
         operation = event.surface_op
         if operation is None:
             return
         if operation == "append":
             self.seqs.append(event.seq)
+            if event.type == "system/message":
+                self.system.append(event.seq)
             return
         start, end = self._range(operation)
         self.seqs[start : end + 1] = [event.seq]
+        self.system = [seq for seq in self.seqs if events[seq].type == "system/message"]
         self.replacements += 1
 
     def _range(self, operation: Any) -> tuple[int, int]:
