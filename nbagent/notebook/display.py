@@ -18,6 +18,7 @@ from nbagent.notebook.transcript import Call, LateMessage, Picture, Prose, Retry
 from nbagent.notebook.wording import (
     CALL_MARKS,
     FULL_CALLS,
+    PROMPT_LIMIT,
     SHORT,
     answer_text,
     bounded,
@@ -134,7 +135,7 @@ def _ending_style(state: TurnState) -> str:
 def _prompt_html(text: str) -> str:
     return (
         '<div style="margin: 8px 0; padding: 1px 0 1px 12px; border-left: 3px solid rgba(128, 128, 128, 0.45); '
-        f'white-space: pre-wrap; overflow-wrap: break-word; {_QUIET}">{_text(text)}</div>'
+        f'white-space: pre-wrap; overflow-wrap: break-word; {_QUIET}">{_text(bounded(text, PROMPT_LIMIT))}</div>'
     )
 
 

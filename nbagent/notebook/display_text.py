@@ -10,6 +10,7 @@ from nbagent.notebook.markdown import harmless_markdown
 from nbagent.notebook.transcript import Call, LateMessage, Prose, RetryNotice, TurnState
 from nbagent.notebook.wording import (
     FULL_CALLS,
+    PROMPT_LIMIT,
     SHORT,
     answer_text,
     bounded,
@@ -32,7 +33,7 @@ def turn_plain(state: TurnState, agent_name: str, note: str | None) -> str:
     parts = [_title(state, agent_name)]
     if note:
         parts.append(note)
-    parts.extend(_prefixed("> ", visible(prompt)) for prompt in state.prompts)
+    parts.extend(_prefixed("> ", bounded(prompt, PROMPT_LIMIT)) for prompt in state.prompts)
     limits = _limits()
     for item in state.items:
         match item:
@@ -45,7 +46,7 @@ def turn_plain(state: TurnState, agent_name: str, note: str | None) -> str:
             case RetryNotice():
                 parts.append(f"[{retry_line(item)}]")
             case LateMessage():
-                parts.append(_prefixed("> ", visible(item.text)))
+                parts.append(_prefixed("> ", bounded(item.text, PROMPT_LIMIT)))
     parts.append(f"[{_ending(state)}]")
     return "\n\n".join(part for part in parts if part)
 
@@ -125,7 +126,7 @@ def _literal(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    lines = visible(text).split("\n")
+    lines = bounded(text, PROMPT_LIMIT).split("\n")
     return "\n".join(
         f"> {_literal(line)}  ".rstrip() if not line.strip() else f"> {_literal(line)}  " for line in lines
     )

@@ -13,6 +13,7 @@ from nbagent.notebook.transcript import Call, Prose, RetryNotice, TurnState
 __all__ = (
     "CALL_MARKS",
     "FULL_CALLS",
+    "PROMPT_LIMIT",
     "SHORT",
     "answer_text",
     "bounded",
@@ -31,6 +32,8 @@ _CALL_WORDS = {"queued": "waiting", "running": "running", "done": "done", "error
 
 FULL_CALLS = 40
 """Calls of a turn beyond these are told with short details, so that a turn of hundreds stays light."""
+PROMPT_LIMIT = 20_000
+"""Characters of one prompt that an output holds."""
 SHORT = 400
 """Characters of arguments and results of such a call."""
 

@@ -230,6 +230,10 @@ class NotebookPage:
         self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
         return self.server.read(self.name)
 
+    def restart_kernel(self) -> None:
+        self.page.evaluate(f"() => {_NOTEBOOK}.sessionContext.session.kernel.restart()")
+        self.wait_for_kernel()
+
     def shut_down_kernel(self) -> None:
         self.page.evaluate(f"async () => {{ if ({_NOTEBOOK}) await {_NOTEBOOK}.sessionContext.shutdown(); }}")
 

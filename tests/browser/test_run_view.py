@@ -187,6 +187,17 @@ def test_a_reloaded_page_shows_the_running_turn_and_its_end(notebook: Opened) ->
     assert "word39" in page.text(1)
 
 
+def test_a_view_whose_kernel_was_restarted_does_not_pretend_to_run(notebook: Opened) -> None:
+    page = notebook(SETUP, "turn = Turning(); turn.say('the text so far')")
+    for index in (0, 1):
+        page.run_and_wait(index)
+    page.output(1).get_by_text("the text so far").wait_for()
+    page.restart_kernel()
+    page.output(1).get_by_text("The kernel went away").wait_for(timeout=20_000)
+    assert page.output(1).get_by_role("button", name="Stop").count() == 0
+    assert "the text so far" in page.text(1)
+
+
 @pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
 def test_text_is_readable_in_both_themes(notebook: Opened, theme: str) -> None:
     page = notebook(

@@ -155,7 +155,17 @@ function render({model, el}) {
     status.textContent = 'Stopping';
   };
 
-  const leave = follow(model, draw);
+  const lost = () => {
+    if (!running) return;
+    running = false;
+    root.dataset.status = 'finished';
+    root.dataset.tone = 'warning';
+    root.setAttribute('aria-busy', 'false');
+    stop.hidden = true;
+    status.textContent = 'The kernel went away; %agent show draws the turn from the log';
+  };
+
+  const leave = follow(model, draw, lost);
   return () => {
     clearInterval(clock);
     leave();

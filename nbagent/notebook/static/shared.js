@@ -16,8 +16,11 @@ function pageName() {
   return window.nbagentPage;
 }
 
-/** Follows a view's messages; calls `draw(head, parts, changed)`, `changed` being positions, or null for all. */
-function follow(model, draw) {
+/**
+ * Follows a view's messages; calls `draw(head, parts, changed)`, `changed` being positions, or null for all, and `lost()`
+ * when the kernel that sends them is gone.
+ */
+function follow(model, draw, lost) {
   let seq = 0;
   let head = {};
   let parts = [];
@@ -42,8 +45,12 @@ function follow(model, draw) {
     }
   };
   model.on('msg:custom', receive);
+  model.on('comm_live_update', lost);
   hello();
-  return () => model.off('msg:custom', receive);
+  return () => {
+    model.off('msg:custom', receive);
+    model.off('comm_live_update', lost);
+  };
 }
 
 function apply(parts, [op, position, ...rest], changed) {

@@ -91,7 +91,10 @@ class RunView:
                 return
             self._finished = True
         flush_tick().forget(self)
-        self._context.copy().run(self._finish, dict(bundle))
+        try:
+            self._context.copy().run(self._finish, dict(bundle))
+        except Exception:  # a front end that cannot be reached does not change how the turn ended
+            _log.exception("the output of a turn could not be published")
 
     def _finish(self, bundle: dict[str, str]) -> None:
         from IPython.display import display, update_display  # pyright: ignore[reportUnknownVariableType]

@@ -11,6 +11,7 @@ from nbagent.notebook.views.resync import Part
 from nbagent.notebook.wording import (
     CALL_MARKS,
     FULL_CALLS,
+    PROMPT_LIMIT,
     SHORT,
     answer_text,
     bounded,
@@ -69,7 +70,7 @@ class RunParts:
         return parts
 
     def _prompt(self, text: str) -> Part:
-        return self._prompts.setdefault(text, {"kind": "prompt", "text": visible(text)})
+        return self._prompts.setdefault(text, {"kind": "prompt", "text": bounded(text, PROMPT_LIMIT)})
 
     def _part(self, position: int, item: Item, *, full: bool, room: int) -> Part:
         match item:
@@ -83,7 +84,7 @@ class RunParts:
             case RetryNotice():
                 return {"kind": "line", "text": retry_line(item)}
             case LateMessage():
-                return {"kind": "prompt", "text": visible(item.text)}
+                return {"kind": "prompt", "text": bounded(item.text, PROMPT_LIMIT)}
 
     def _blocks(self, position: int, prose: Prose) -> list[str]:
         if not prose.open:
