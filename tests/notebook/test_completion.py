@@ -78,5 +78,5 @@ def test_the_shell_completes_whole_words(shell: Any, line: str, matches: list[st
     with provisionalcompleter():
         completions = list(shell.Completer.completions(line, len(line)))
     assert [line[: each.start] + each.text for each in completions] == [
-        line[: len(line) - len(line.split(" ")[-1])] + match for match in matches
+        line[: len(line) - len(line.rsplit(" ", maxsplit=1)[-1])] + match for match in matches
     ]
