@@ -37,9 +37,9 @@ class JsonlStore:
         checked = header_of(header)
         check_session_id(checked.id)
         path = self._path(checked.id)
+        _check_usable(self.folder)
         if checked.id in self._writers or await anyio.to_thread.run_sync(read_header, path) is not None:
             raise StorageError(f'session "{checked.id}" already exists', code="SESSION_ALREADY_EXISTS")
-        _check_usable(self.folder)
         return self._writer(checked, SessionFile(path, checked), WriterLock(self.folder, checked.id))
 
     async def open(self, session_id: str, access: Access) -> _JsonlHandle:
