@@ -181,6 +181,42 @@ def test_any_text_split_at_every_character_reads_like_the_whole_text(text: str) 
     assert whole.strip() == render_markdown(text).strip()
 
 
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("so **bo", "<p>so <strong>bo</strong></p>\n"),
+        ("so **bold", "<p>so <strong>bold</strong></p>\n"),
+        ("so **bold**", "<p>so <strong>bold</strong></p>\n"),
+        ("so **", "<p>so</p>\n"),
+        ("so *it", "<p>so <em>it</em></p>\n"),
+        ("so **bold *both", "<p>so <strong>bold <em>both</em></strong></p>\n"),
+        ("so `co", "<p>so <code>co</code></p>\n"),
+        ("so `code` and `mo", "<p>so <code>code</code> and <code>mo</code></p>\n"),
+        ("`**` not bold", "<p><code>**</code> not bold</p>\n"),
+        ("2 * 3 is", "<p>2 * 3 is</p>\n"),
+        ("- one\n* **two", "<ul>\n<li>one</li>\n</ul>\n<ul>\n<li><strong>two</strong></li>\n</ul>\n"),
+        ("escaped \\*this", "<p>escaped *this</p>\n"),
+        ("***", "<hr />\n"),
+    ],
+)
+def test_marks_that_are_not_closed_yet_do_not_flicker(text: str, html: str) -> None:
+    closed, rest = BlockSplitter(foresee=True).feed(text)
+    assert "".join(closed) + rest == html
+
+
+def test_code_that_is_still_open_is_left_as_it_is() -> None:
+    _closed, rest = BlockSplitter(foresee=True).feed("```\na = **b")
+    assert "a = **b\n" in rest or "a = **b<" in rest
+
+
+@given(st.text(alphabet="ab`*\\ \n-", max_size=60))
+@settings(max_examples=200, deadline=None)
+def test_foreseeing_never_loses_a_word(text: str) -> None:
+    closed, rest = BlockSplitter(foresee=True).feed(text)
+    shown = re.sub(r"<[^>]*>", "", "".join(closed) + rest)
+    assert [c for c in shown if c in "ab"] == [c for c in text if c in "ab"]
+
+
 def test_a_text_that_was_replaced_starts_again() -> None:
     splitter = BlockSplitter()
     splitter.feed("# old\n\nold text\n\nmore")

@@ -91,7 +91,7 @@ class RunParts:
             # Settled text is rendered once as a whole, as the saved output does.
             self._splitters.pop(position, None)
             return [render_markdown(answer_text(prose))]
-        closed, rest = self._splitters.setdefault(position, BlockSplitter()).feed(visible(prose.text))
+        closed, rest = self._splitters.setdefault(position, BlockSplitter(foresee=True)).feed(visible(prose.text))
         return [*closed, rest] if rest else list(closed)
 
 
