@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from nbagent.notebook.display_text import turn_markdown, turn_plain
 from nbagent.notebook.markdown import render_markdown
 from nbagent.notebook.markdown_math import IGNORED, PROCESSED
-from nbagent.notebook.transcript import Call, LateMessage, Picture, Prose, RetryNotice, TurnState, TurnTranscript
+from nbagent.notebook.transcript import TurnTranscript
+from nbagent.notebook.turn_items import Call, LateMessage, Picture, Prose, RetryNotice, TurnState
 from nbagent.notebook.wording import (
     CALL_MARKS,
     FULL_CALLS,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from nbagent.notebook.markdown import harmless_markdown
-from nbagent.notebook.transcript import Call, LateMessage, Prose, RetryNotice, TurnState
+from nbagent.notebook.turn_items import Call, LateMessage, Prose, RetryNotice, TurnState
 from nbagent.notebook.wording import (
     FULL_CALLS,
     PROMPT_LIMIT,

@@ -7,7 +7,6 @@ ends.
 from __future__ import annotations
 
 import html
-import itertools
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
@@ -18,7 +17,7 @@ from markdown_it.token import Token
 
 from nbagent.notebook.markdown_math import add_math
 
-__all__ = ("BlockSplitter", "harmless_markdown", "render_markdown")
+__all__ = ("harmless_markdown", "lines_of", "plain_lines", "render_markdown", "renderer")
 
 _LINK = re.compile(r"(?:https?://|mailto:|#)", re.IGNORECASE)
 _BAD_LINK = re.compile(r"\]\((?!\s*<?(?:https?://|mailto:|#))", re.IGNORECASE)
@@ -37,19 +36,20 @@ def render_markdown(text: str) -> str:
 
     Images become links: a picture on somebody's server would be fetched, and so tell that the page was read.
     """
-    return _renderer().render(text)
+    return renderer().render(text)
 
 
 @cache
-def _renderer() -> MarkdownIt:
-    renderer = MarkdownIt("commonmark", {"html": False, "highlight": _highlight})
-    renderer.enable(["table", "strikethrough"])
-    renderer.validateLink = _is_harmless_link  # type: ignore[method-assign]
-    add_math(renderer)
-    renderer.add_render_rule("image", _render_image)
-    renderer.add_render_rule("fence", _render_fence)
-    renderer.add_render_rule("link_open", _render_link_open)
-    return renderer
+def renderer() -> MarkdownIt:
+    """The parser and renderer of text from models."""
+    made = MarkdownIt("commonmark", {"html": False, "highlight": _highlight})
+    made.enable(["table", "strikethrough"])
+    made.validateLink = _is_harmless_link  # type: ignore[method-assign]
+    add_math(made)
+    made.add_render_rule("image", _render_image)
+    made.add_render_rule("fence", _render_fence)
+    made.add_render_rule("link_open", _render_link_open)
+    return made
 
 
 def _is_harmless_link(url: str) -> bool:
@@ -103,75 +103,6 @@ def _formatter() -> Any:
     return cast("Any", HtmlFormatter(nowrap=True))
 
 
-class BlockSplitter:
-    """Cuts a growing Markdown text into top-level blocks, so that only the last one is rendered again.
-
-    A block is closed once a later one has begun on a complete line; its HTML then never changes.
-
-    Args:
-        foresee: Render the open block as if the emphasis and code that its last line has begun were closed, so that their
-            marks do not flicker while the rest is on its way.
-    """
-
-    def __init__(self, *, foresee: bool = False) -> None:
-        self._foresee = foresee
-        self._closed: list[str] = []
-        self._tail_start = 0
-        self._text = ""
-
-    def feed(self, text: str) -> tuple[list[str], str]:
-        """Take the whole text so far; answers the HTML of the closed blocks, and that of the open rest."""
-        text = _plain_lines(text)
-        if not text.startswith(self._text):
-            self._closed, self._tail_start = [], 0
-        self._text = text
-        tail = text[self._tail_start :]
-        complete = tail[: tail.rfind("\n") + 1]
-        # Whether a line that is still growing begins a block is not known before it ends.
-        starts = [token.map[0] for token in _renderer().parse(complete) if token.level == 0 and token.map]
-        if len(set(starts)) > 1:
-            lines = _lines(complete)
-            cuts = sorted(set(starts))
-            for first, following in itertools.pairwise(cuts):
-                self._closed.append(render_markdown("".join(lines[first:following])))
-            self._tail_start += sum(len(line) for line in lines[: cuts[-1]])
-            tail = text[self._tail_start :]
-        if self._foresee:
-            tail = _foreseen(tail)
-        return self._closed, render_markdown(tail) if tail.strip() else ""
-
-
-_MARK = re.compile(r"\\.|\*\*|\*|`+")
-
-
-def _foreseen(text: str) -> str:
-    start = text.rfind("\n") + 1
-    line = re.sub(r"(?<!\\)[*`]+$", "", text[start:])
-    if not line.strip() or not _MARK.search(text, start) or _ends_in_code(text):
-        return text
-    open_marks: list[str] = []
-    position = 0
-    while (found := _MARK.search(line, position)) is not None:
-        mark, position = found.group(), found.end()
-        if mark.startswith("`"):
-            closing = re.compile(rf"(?<!`){mark}(?!`)").search(line, position)
-            if closing is None:
-                open_marks.append(mark)
-                break
-            position = closing.end()
-        elif open_marks and open_marks[-1] == mark:
-            open_marks.pop()
-        elif not mark.startswith("\\") and line[position : position + 1].strip():
-            open_marks.append(mark)
-    return text[:start] + line.rstrip() + "".join(reversed(open_marks))
-
-
-def _ends_in_code(text: str) -> bool:
-    last = text.count("\n")
-    code = [token for token in _renderer().parse(text) if token.type in {"fence", "code_block", "math_block"}]
-    return any(token.map is not None and token.map[1] >= last for token in code)
-
-
 def harmless_markdown(text: str) -> str:
     """`text` as Markdown that stays harmless in a renderer which allows raw HTML, images and any link.
 
@@ -204,13 +135,13 @@ def _is_harmless_token(token: Token) -> bool:
 
 
 def _soften(text: str) -> str:
-    text = _plain_lines(text)
-    softened = _lines(text)
-    for token in _renderer().parse(text):
+    text = plain_lines(text)
+    softened = lines_of(text)
+    for token in renderer().parse(text):
         if token.type == "inline" and token.map is not None:
             first, end = token.map
             # A table's cells share a line; the second cell finds it softened already and leaves it so.
-            softened[first:end] = _lines(_soften_inline("".join(softened[first:end])))
+            softened[first:end] = lines_of(_soften_inline("".join(softened[first:end])))
     return "".join(softened)
 
 
@@ -248,11 +179,13 @@ def _escape_all(text: str) -> str:
     return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", text)
 
 
-def _plain_lines(text: str) -> str:
+def plain_lines(text: str) -> str:
+    """`text` with one kind of line end."""
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
-def _lines(text: str) -> list[str]:
+def lines_of(text: str) -> list[str]:
+    """The lines as Markdown counts them, ends included."""
     # Markdown knows one line end; `str.splitlines` also cuts at form feeds and other separators.
     *ended, rest = text.split("\n")
     return [f"{line}\n" for line in ended] + ([rest] if rest else [])

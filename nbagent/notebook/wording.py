@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import orjson
 
-from nbagent.notebook.transcript import Call, Prose, RetryNotice, TurnState
+from nbagent.notebook.turn_items import Call, Prose, RetryNotice, TurnState
 
 __all__ = (
     "CALL_MARKS",

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from nbagent.notebook.markdown import BlockSplitter, harmless_markdown, render_markdown
+from nbagent.notebook.markdown import harmless_markdown, render_markdown
+from nbagent.notebook.markdown_blocks import BlockSplitter
 
 HOSTILE = [
     "<img src=x onerror=alert(1)>",

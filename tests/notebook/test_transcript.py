@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from nbagent.notebook.transcript import Call, LateMessage, Prose, RetryNotice, TurnTranscript
+from nbagent.notebook.transcript import TurnTranscript
+from nbagent.notebook.turn_items import Call, LateMessage, Prose, RetryNotice
 from nbagent.types.messages import image_block, reasoning_block, text_block, tool_call_block
 from nbagent.types.stream import (
     block_end,

@@ -10,7 +10,8 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from nbagent.notebook.transcript import TurnState, TurnTranscript
+from nbagent.notebook.transcript import TurnTranscript
+from nbagent.notebook.turn_items import TurnState
 from nbagent.notebook.views.budget import flush_tick
 from nbagent.notebook.views.resync import DeltaChannel
 from nbagent.notebook.views.run_parts import RunParts, head_of

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from nbagent.notebook.display import ARGUMENTS_LIMIT, REASONING_LIMIT, RESULT_LIMIT, shown_picture
-from nbagent.notebook.markdown import BlockSplitter, render_markdown
-from nbagent.notebook.transcript import Call, Item, LateMessage, Prose, RetryNotice, TurnState
+from nbagent.notebook.markdown import render_markdown
+from nbagent.notebook.markdown_blocks import BlockSplitter
+from nbagent.notebook.turn_items import Call, Item, LateMessage, Prose, RetryNotice, TurnState
 from nbagent.notebook.views.resync import Part
 from nbagent.notebook.wording import (
     CALL_MARKS,
