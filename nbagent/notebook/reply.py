@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nbagent.errors import LlmError
-from nbagent.notebook.turn_items import Call, Prose
 from nbagent.notebook.transcript import TurnTranscript
+from nbagent.notebook.turn_items import Call, Prose
 
 __all__ = ("Reply", "TurnError")
 
