@@ -2,74 +2,152 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
+import inspect
 import logging
+import math
+import threading
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 
-from nbagent.cancellation import Interrupted
-from nbagent.errors import NbagentError, ToolError, error_chain
+from nbagent.cancellation import CancelSignal, Interrupted
+from nbagent.errors import ToolError
 from nbagent.tools.current import CurrentCall, serving
-from nbagent.tools.outcome import ToolOutcome, aborted_outcome, failed
+from nbagent.tools.outcome import ToolOutcome, aborted_outcome, accept_content, failed, failure_of
 from nbagent.tools.points import ToolCall
-from nbagent.tools.results import content_of
+from nbagent.tools.results import cut, text_of_value
 from nbagent.tools.tool import Tool
+from nbagent.types.frozen import FrozenDict
 
-__all__ = ("run_body",)
+__all__ = ("MainThread", "run_body", "success_of")
 
 _log = logging.getLogger(__name__)
 _GRACE = 0.1
 """Seconds that an async body gets to notice a cancel before its awaits are cancelled."""
 _THREADS = 64
-"""Sync bodies that may run at once over all agents."""
+"""Sync bodies of one event loop that may run at once."""
+
+MainThread = Callable[[Callable[[], Any], CancelSignal], Awaitable[Any]]
+"""Runs a job on the main thread and answers its result; raises `Interrupted` for one that was cancelled unstarted."""
+
+_limiter: anyio.lowlevel.RunVar[anyio.CapacityLimiter] = anyio.lowlevel.RunVar("nbagent_tool_threads")
 
 
-async def run_body(tool: Tool, call: ToolCall, served: CurrentCall) -> ToolOutcome:
+async def run_body(tool: Tool, call: ToolCall, served: CurrentCall, main_thread: MainThread | None) -> ToolOutcome:
     """Run the body of `tool` for `call`.
 
-    An async body runs on the loop and is cancelled shortly after an abort that it does not heed; a sync body runs on a
-    worker thread and is always awaited.
+    An async body runs on the loop and is cancelled shortly after an abort that it does not heed; a sync body runs on
+    another thread and is always awaited. A body may also return a `ToolOutcome` that it has made itself. Attached
+    contexts are in `served`, not in the outcome.
     """
     try:
         arguments = tool.validate(call.arguments)
-    except ToolError as fault:
-        return failed(fault.message, contexts=served.contexts)
-    try:
         with serving(served):
             if tool.is_async:
                 value = await served.signal.run(lambda: tool.function(**arguments), grace=_GRACE)
             else:
-                value = await _in_thread(tool, arguments)
-        value = tool.checked(value)
-        content, meta = content_of(value)
+                value = await _off_the_loop(tool, arguments, served, main_thread)
+        return value if isinstance(value, ToolOutcome) else success_of(tool, value, concluded=served.concluded)
     except Interrupted:
-        return aborted_outcome(dispatched=True, contexts=served.contexts)
-    except NbagentError as failure:
-        return failed(failure.message, name=type(failure).__name__, code=failure.code, contexts=served.contexts)
-    except Exception as failure:
+        return aborted_outcome(dispatched=True)
+    except asyncio.CancelledError:
+        if _is_cancelled_here():
+            raise
+        # What the body awaited was cancelled, not the body: its own doing, unless it heeds the abort that way.
+        if served.signal.aborted:
+            return aborted_outcome(dispatched=True)
+        return failed("something that the tool waited for was cancelled")
+    except (Exception, SystemExit) as failure:
         _log.debug('tool "%s" failed', tool.name, exc_info=failure)
-        return failed(error_chain(failure), contexts=served.contexts)
+        return failure_of(failure)
+
+
+def success_of(tool: Tool, value: Any, *, concluded: bool) -> ToolOutcome:
+    """The outcome of a returned value.
+
+    Raises:
+        ToolError: `INVALID_TOOL_OUTPUT`.
+    """
+    value = tool.checked(value)
+    text = text_of_value(value)
+    shown = cut(text)
     return ToolOutcome(
-        content=content, meta=meta, contexts=served.contexts, concludes_turn=served.concluded, value=value
+        content=accept_content(shown),
+        meta=FrozenDict(cutFrom=len(text)) if shown is not text else None,
+        concludes_turn=concluded,
+        value=value,
     )
 
 
-async def _in_thread(tool: Tool, arguments: dict[str, Any]) -> Any:
-    context = contextvars.copy_context()
+class _Raised:
+    """What a body on another thread raised: handed over as a value, since threads and futures change some exceptions."""
+
+    def __init__(self, failure: BaseException) -> None:
+        self.failure = failure
+
+
+async def _off_the_loop(
+    tool: Tool, arguments: dict[str, Any], served: CurrentCall, main_thread: MainThread | None
+) -> Any:
+    """Run a sync body; answers its outcome, made there too, or what an awaitable that it returned gives."""
+
+    def work() -> Any:
+        try:
+            value = tool.function(**arguments)
+            if inspect.isawaitable(value) or isinstance(value, ToolOutcome):
+                return value
+            return success_of(tool, value, concluded=served.concluded)
+        except BaseException as failure:  # another thread has nobody above who could handle it
+            return _Raised(failure)
+
+    answer: Any = None
     # The body cannot be stopped; even when the task is cancelled it is awaited, so that nothing runs on unseen.
     with anyio.CancelScope(shield=True):
-        return await anyio.to_thread.run_sync(lambda: context.run(tool.function, **arguments), limiter=_limiter())
+        if tool.thread == "main":
+            answer = await _on_main_thread(tool, work, served.signal, main_thread)
+        else:
+            answer = await anyio.to_thread.run_sync(work, limiter=_threads())
+    if isinstance(answer, _Raised):
+        if isinstance(answer.failure, Exception | SystemExit):
+            raise answer.failure
+        return failed(f"{type(answer.failure).__name__}: {answer.failure}".removesuffix(": "))
+    if inspect.isawaitable(answer):
+        waited = answer
+        return await served.signal.run(lambda: waited, grace=_GRACE)
+    return answer
 
 
-_limiters: dict[Any, anyio.CapacityLimiter] = {}
+async def _on_main_thread(
+    tool: Tool, work: Callable[[], Any], signal: CancelSignal, main_thread: MainThread | None
+) -> Any:
+    if main_thread is not None:
+        context = contextvars.copy_context()
+        return await main_thread(lambda: context.run(work), signal)
+    if threading.current_thread() is threading.main_thread():
+        return work()
+    raise ToolError(
+        f'tool "{tool.name}" must run on the main thread, and nothing runs jobs there', code="NO_MAIN_THREAD"
+    )
 
 
-def _limiter() -> anyio.CapacityLimiter:
-    token = anyio.lowlevel.current_token()
-    limiter = _limiters.get(token)
-    if limiter is None:
-        _limiters.clear()
-        limiter = _limiters[token] = anyio.CapacityLimiter(_THREADS)
-    return limiter
+def _threads() -> anyio.CapacityLimiter:
+    try:
+        return _limiter.get()
+    except LookupError:
+        limiter = anyio.CapacityLimiter(_THREADS)
+        _limiter.set(limiter)
+        return limiter
+
+
+def _is_cancelled_here() -> bool:
+    """Whether the running asyncio task, or a cancel scope around it, is cancelled."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no asyncio here: the exception was raised by hand
+        return False
+    return anyio.current_effective_deadline() == -math.inf or (task is not None and task.cancelling() > 0)

@@ -9,7 +9,8 @@ from typing import Any
 
 from nbagent.cancellation import CancelSignal
 from nbagent.errors import LifecycleError
-from nbagent.types.messages import Message, user_message
+from nbagent.tools.outcome import accept_context
+from nbagent.types.messages import Message
 
 __all__ = ("CurrentCall", "current_call", "serving")
 
@@ -21,7 +22,8 @@ class CurrentCall:
 
     Attributes:
         call_id: The model's id of the call.
-        signal: Aborts when the turn is cancelled; `signal.aborted` may be read from any thread.
+        signal: Aborts when the turn is cancelled; `signal.aborted` may be read from any thread, the rest of it belongs
+            to the loop's thread.
     """
 
     def __init__(self, call_id: str, signal: CancelSignal) -> None:
@@ -31,14 +33,16 @@ class CurrentCall:
         self.concluded = False
 
     def conclude_turn(self) -> None:
-        """Let the turn end after this step, when no input waits."""
+        """Let the turn end after this step, when no input waits and the call succeeds."""
         self.concluded = True
 
     def attach_context(self, message: str | Message | Mapping[str, Any]) -> None:
-        """Put a message into the next step, after this call's result."""
-        if isinstance(message, str):
-            message = user_message(message, source={"kind": "plugin", "plugin": "nbagent/tools"})
-        self.contexts.append(Message.of(message))
+        """Put a message into the next step, after this call's result.
+
+        Raises:
+            InputError: `INVALID_CONTEXT`, it is neither a text nor a user message.
+        """
+        self.contexts.append(accept_context(message))
 
 
 def current_call() -> CurrentCall:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
-import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 __all__ = ("Described", "describe")
+
+_SECTION = re.compile(r"^[ \t]*(?:[A-Za-z][A-Za-z ]*:[ \t]*$|-{3,}[ \t]*$|:[a-z]+\b[^:\n]*:)", re.MULTILINE)
+"""Something that only a docstring with sections has: a heading, an underline or a field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +18,7 @@ class Described:
     """A docstring taken apart.
 
     Attributes:
-        text: The description, without the sections.
+        text: The description with its notes and warnings, without the other sections.
         parameters: Descriptions by parameter name.
     """
 
@@ -25,22 +28,30 @@ class Described:
 
 def describe(function: Callable[..., object]) -> Described:
     """Read the docstring of a function in Google, NumPy or Sphinx style."""
-    text = inspect.getdoc(function)
-    if not text:
-        return Described()
+    text = inspect.getdoc(function) or ""
+    # Importing the parser takes longer than everything else that makes a tool; most docstrings are prose.
+    if not _SECTION.search(text):
+        return Described(text)
+    return _parsed(text)
+
+
+def _parsed(text: str) -> Described:
     from griffe import Docstring, DocstringSectionKind, Parser
 
-    # The parser warns about everything a docstring could say better; that is not for a notebook's output.
-    logging.getLogger("griffe").setLevel(logging.CRITICAL)
-    best = Described(text)
+    best, most = Described(text), -1
     for style in (Parser.google, Parser.numpy, Parser.sphinx):
         parameters: dict[str, str] = {}
         prose: list[str] = []
-        for section in Docstring(text).parse(style):
-            if section.kind is DocstringSectionKind.text:
-                prose.append(section.value.strip())
-            elif section.kind is DocstringSectionKind.parameters:
+        sections = Docstring(text).parse(style, warnings=False)
+        for section in sections:
+            if section.kind is DocstringSectionKind.parameters:
                 parameters.update({each.name: " ".join(each.description.split()) for each in section.value})
-        if len(parameters) > len(best.parameters) or (not best.parameters and style is Parser.google):
-            best = Described("\n\n".join(part for part in prose if part), parameters)
+            elif section.kind is DocstringSectionKind.text:
+                prose.append(section.value.strip())
+            elif section.kind is DocstringSectionKind.admonition:
+                prose.append(f"{section.title or section.value.kind}: {section.value.contents.strip()}")
+        # The style that finds the most structure is the one it was written in.
+        found = len(parameters) * 100 + sum(section.kind is not DocstringSectionKind.text for section in sections)
+        if found > most:
+            best, most = Described("\n\n".join(part for part in prose if part), parameters), found
     return best

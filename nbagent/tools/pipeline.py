@@ -6,16 +6,17 @@ finalization are for one call at a time; bodies may overlap.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from nbagent.cancellation import CancelSignal, Interrupted
-from nbagent.errors import NbagentError, error_chain
+from nbagent.errors import InputError
 from nbagent.hooks import Hooks
-from nbagent.tools.body import run_body
+from nbagent.tools.body import run_body, success_of
 from nbagent.tools.current import CurrentCall
-from nbagent.tools.outcome import ToolOutcome, aborted_outcome, failed
+from nbagent.tools.faults import ToolNotFoundError
+from nbagent.tools.outcome import ToolOutcome, aborted_outcome, accept_content, accept_context, failed, failure_of
 from nbagent.tools.points import (
     UNSET,
     Accept,
@@ -33,14 +34,15 @@ from nbagent.tools.points import (
     accept_result,
 )
 from nbagent.tools.registry import ToolRegistry
-from nbagent.tools.results import content_of
 from nbagent.types.frozen import NotJsonError, freeze
-from nbagent.types.messages import Message, text_block
+from nbagent.types.messages import Message
 
 __all__ = ("ToolExecution",)
 
 _GRACE = 0.1
 """Seconds that a listener gets to end by itself when the turn is cancelled."""
+_WRAPPER_GRACE = 0.2
+"""The same for a listener around the body, which gets its own grace first."""
 
 
 class ToolExecution:
@@ -54,7 +56,8 @@ class ToolExecution:
         signal: Aborts when the turn is cancelled.
 
     Attributes:
-        decided: Whether the body will not run: the outcome exists already.
+        call: The call, its arguments frozen once it is prepared.
+        decided: Whether an outcome exists, so that the body is not to be dispatched (any more).
     """
 
     def __init__(self, registry: ToolRegistry, hooks: Hooks, agent: Any, call: ToolCall, signal: CancelSignal) -> None:
@@ -64,6 +67,8 @@ class ToolExecution:
         self._signal = signal
         self._outcome: ToolOutcome | None = None
         self._final = False
+        self._entered = False
+        self._served = CurrentCall(call.call_id, signal)
         self._wrapper_contexts: list[Message] = []
         self.call = call
         tool = registry.get(call.name)
@@ -78,6 +83,7 @@ class ToolExecution:
         try:
             arguments = freeze(self.call.arguments)
         except NotJsonError:
+            self.call = replace(self.call, arguments=None)
             self._decide(failed("tool execution arguments must be losslessly JSON-serializable"), final=True)
             return
         self.call = replace(self.call, arguments=arguments)
@@ -85,14 +91,12 @@ class ToolExecution:
             self._decide(aborted_outcome(dispatched=False), final=True)
             return
         try:
-            decision = await self._stoppable(self._ask_policy)
+            reason = self._reason_to_deny(await self._ask_policy())
         except Interrupted:
-            self._decide(aborted_outcome(dispatched=False), final=True)
-            return
+            reason = None
         except Exception as failure:
-            self._decide(_failure(failure), final=True)
+            self._decide(failure_of(failure), final=True)
             return
-        reason = self._reason_to_deny(decision)
         if reason is not None:
             self._decide(failed(reason))
         elif self._signal.aborted:
@@ -100,124 +104,143 @@ class ToolExecution:
 
     async def dispatch(self) -> None:
         """Run the body inside the `tools/execute` listeners. The outcome is there afterwards."""
-        entered = False
-        served = CurrentCall(self.call.call_id, self._signal)
-
-        async def body(*, signal: CancelSignal | None = None) -> ToolOutcome:
-            nonlocal entered
-            tool = self._registry.get(self.call.name)
-            if tool is None:
-                return failed(f'unknown tool "{self.call.name}"', name="UnknownToolError", code="UNKNOWN_TOOL")
-            if self._signal.aborted:
-                return aborted_outcome(dispatched=False)
-            entered = True
-            served.signal = _fused(self._signal, signal)
-            return await run_body(tool, self.call, served)
-
-        payload = ToolExecute(self._agent, self.call, self._signal, self._attach)
+        wrappers = self._hooks.listeners("tools/execute")
         try:
-            outcome = await self._hooks.waterfall("tools/execute", payload, body, accept_outcome)
+            if wrappers:
+                outcome = await self._signal.run(lambda: self._wrapped(wrappers, self._signal), grace=_WRAPPER_GRACE)
+            else:
+                outcome = await self._body(self._signal)
         except Interrupted:
-            self._decide(aborted_outcome(dispatched=entered, contexts=served.contexts))
-            return
+            outcome = aborted_outcome(dispatched=self._entered)
         except Exception as failure:
-            self._decide(_failure(failure), final=True)
+            self._decide(failure_of(failure), final=True)
             return
+        contexts = (*self._served.contexts, *self._wrapper_contexts, *outcome.contexts)
         if self._signal.aborted and not outcome.is_error:
-            outcome = aborted_outcome(dispatched=entered, contexts=outcome.contexts)
-        self._decide(outcome)
+            outcome = aborted_outcome(dispatched=self._entered)
+        self._decide(replace(outcome, contexts=contexts))
 
     async def finalize(self) -> ToolOutcome:
         """Let `tools/post-execute` listeners judge the outcome, make it final, and tell of it."""
-        outcome = self._outcome
-        if outcome is None:
-            outcome = aborted_outcome(dispatched=False)
+        outcome = self._outcome or aborted_outcome(dispatched=False)
         if not self._final:
-            outcome = await self._judged(outcome)
+            try:
+                outcome = await self._judged(outcome)
+            except Exception as failure:
+                outcome = failure_of(failure)
+            if self._signal.aborted and not outcome.is_error:
+                outcome = aborted_outcome(dispatched=self._entered, contexts=outcome.contexts)
         if self._final_content is not None:
-            outcome = self._with_final_content(outcome)
+            try:
+                content = self._final_content(outcome)
+                outcome = outcome if content is None else replace(outcome, content=accept_content(content))
+            except Exception as failure:
+                outcome = failure_of(failure)
+        self._decide(outcome, final=True)
         self._hooks.notify("tools/result", ToolResult(self._agent, self.call, outcome))
         return outcome
+
+    # -- policy --------------------------------------------------------------------------------------------------------
 
     async def _ask_policy(self) -> Allow | Deny | Ask:
         async def default() -> Allow:
             return Allow()
 
+        if not self._hooks.has("tools/pre-execute"):
+            return await default()
         payload = PreExecute(self._agent, self.call, self._signal)
-        return await self._hooks.waterfall("tools/pre-execute", payload, default, accept_policy)
+        return await self._signal.run(
+            lambda: self._hooks.waterfall("tools/pre-execute", payload, default, accept_policy), grace=_GRACE
+        )
 
     def _reason_to_deny(self, decision: Allow | Deny | Ask) -> str | None:
         if isinstance(decision, Deny):
             return decision.reason
         if isinstance(decision, Ask):
             return decision.reason or f'tool "{self.call.name}" requires approval (not yet supported)'
-        try:
-            return self._registry.denial(self.call)
-        except Exception as failure:
-            return error_chain(failure)
+        return self._registry.denial(self.call)
+
+    # -- dispatch ------------------------------------------------------------------------------------------------------
+
+    async def _wrapped(self, wrappers: list[Any], signal: CancelSignal) -> ToolOutcome:
+        """The body inside `wrappers`, the first one outermost, under a signal that each may narrow further."""
+        if not wrappers:
+            return await self._body(signal)
+
+        async def following(*, signal: CancelSignal | None = None) -> ToolOutcome:
+            fused, release = _fused(payload.signal, signal)
+            try:
+                return await self._wrapped(wrappers[1:], fused)
+            finally:
+                release()
+
+        payload = ToolExecute(self._agent, self.call, signal, self._attach)
+        return accept_outcome(await wrappers[0](payload, following))
+
+    async def _body(self, signal: CancelSignal) -> ToolOutcome:
+        if signal.aborted:
+            return aborted_outcome(dispatched=False)
+        tool = self._registry.get(self.call.name)
+        if tool is None:
+            return failure_of(ToolNotFoundError(f'unknown tool "{self.call.name}"'))
+        self._entered = True
+        self._served.signal = signal
+        outcome = await run_body(tool, self.call, self._served, self._registry.main_thread)
+        if signal.aborted and not outcome.is_error:
+            return aborted_outcome(dispatched=True)
+        return outcome
+
+    def _attach(self, message: Any) -> None:
+        self._wrapper_contexts.append(accept_context(message))
+
+    # -- judgement -----------------------------------------------------------------------------------------------------
 
     async def _judged(self, outcome: ToolOutcome) -> ToolOutcome:
         async def default() -> Accept:
             return Accept()
 
+        if not self._hooks.has("tools/post-execute"):
+            return outcome
         payload = PostExecute(self._agent, self.call, outcome, self._signal)
         try:
-            decision = await self._stoppable(
-                lambda: self._hooks.waterfall("tools/post-execute", payload, default, accept_result)
+            decision = await self._signal.run(
+                lambda: self._hooks.waterfall("tools/post-execute", payload, default, accept_result), grace=_GRACE
             )
         except Interrupted:
-            return replace(outcome, contexts=[*outcome.contexts, *self._wrapper_contexts])
-        except Exception as failure:
-            return _failure(failure)
+            return outcome
         if isinstance(decision, Block):
-            feedback = decision.feedback
-            content = [text_block(feedback)] if isinstance(feedback, str) else [dict(block) for block in feedback]
-            return ToolOutcome(content=freeze(content), is_error=True, contexts=decision.contexts)
-        return self._accepted(outcome, decision)
-
-    def _accepted(self, outcome: ToolOutcome, decision: Accept) -> ToolOutcome:
-        contexts: Sequence[Message] = [*outcome.contexts, *self._wrapper_contexts, *decision.contexts]
-        if decision.content is not None and decision.value is not UNSET:
-            return failed("tools/post-execute cannot replace both content and value")
-        if decision.content is not None:
-            content = freeze([dict(block) for block in decision.content])
-            return replace(outcome, content=content, contexts=contexts)
+            return ToolOutcome(accept_content(decision.feedback), is_error=True, contexts=decision.contexts)
+        contexts = (*outcome.contexts, *decision.contexts)
         if decision.value is not UNSET:
-            if outcome.is_error:
-                return failed("tools/post-execute cannot replace the value of a failed result")
-            content, meta = content_of(decision.value)
-            return replace(outcome, content=content, meta=meta, value=decision.value, contexts=contexts)
+            return replace(self._with_value(outcome, decision), contexts=contexts)
+        if decision.content is not None:
+            return replace(outcome, content=accept_content(decision.content), contexts=contexts)
         return replace(outcome, contexts=contexts)
 
-    def _with_final_content(self, outcome: ToolOutcome) -> ToolOutcome:
-        hook = self._final_content
-        if hook is None:
-            return outcome
-        try:
-            return replace(outcome, content=content_of(hook(outcome))[0])
-        except Exception as failure:
-            return replace(_failure(failure), contexts=outcome.contexts)
-
-    def _attach(self, message: Any) -> None:
-        self._wrapper_contexts.append(Message.of(message))
+    def _with_value(self, outcome: ToolOutcome, decision: Accept) -> ToolOutcome:
+        if decision.content is not None:
+            raise InputError("tools/post-execute cannot replace both content and value", code="INVALID_DECISION")
+        if outcome.is_error:
+            raise InputError("tools/post-execute cannot replace the value of a failed result", code="INVALID_DECISION")
+        tool = self._registry.get(self.call.name)
+        if tool is None:
+            raise ToolNotFoundError(f'unknown tool "{self.call.name}"')
+        return success_of(tool, decision.value, concluded=outcome.concludes_turn)
 
     def _decide(self, outcome: ToolOutcome, *, final: bool = False) -> None:
         self._outcome = outcome
         self._final = final
 
-    async def _stoppable(self, work: Any) -> Any:
-        return await self._signal.run(work, grace=_GRACE)
 
+def _fused(outer: CancelSignal, narrowed: CancelSignal | None) -> tuple[CancelSignal, Callable[[], None]]:
+    """A signal that follows both, and what stops it from following."""
+    if narrowed is None or narrowed is outer:
+        return outer, lambda: None
+    fused = CancelSignal()
+    unsubscribes = [source.subscribe(lambda source=source: fused.cancel(source.reason)) for source in (narrowed, outer)]
 
-def _failure(failure: Exception) -> ToolOutcome:
-    if isinstance(failure, NbagentError):
-        return failed(failure.message, name=type(failure).__name__, code=failure.code)
-    return failed(error_chain(failure))
+    def release() -> None:
+        for unsubscribe in unsubscribes:
+            unsubscribe()
 
-
-def _fused(caller: CancelSignal, narrowed: CancelSignal | None) -> CancelSignal:
-    if narrowed is None or narrowed is caller:
-        return caller
-    fused = narrowed.child()
-    caller.subscribe(lambda: fused.cancel(caller.reason))
-    return fused
+    return fused, release

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from nbagent.cancellation import CancelSignal
 from nbagent.errors import InputError
-from nbagent.tools.outcome import ToolOutcome
+from nbagent.tools.outcome import ToolOutcome, accept_content, accept_context
 from nbagent.types.messages import Message
 
 __all__ = (
+    "UNSET",
     "Accept",
     "Allow",
     "Ask",
@@ -78,7 +79,13 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class ToolExecute:
-    """`tools/execute`: the body is about to run; `next(signal=...)` narrows its signal."""
+    """`tools/execute`: the body is about to run; answer an outcome.
+
+    Attributes:
+        signal: What farther listeners have narrowed it to; `await next(signal=...)` narrows it more for this one
+            dispatch and answers the outcome. The turn's cancel always reaches the body.
+        attach_context: Puts a text or a message into the next step, after the call's result.
+    """
 
     agent: Any
     call: ToolCall
@@ -98,16 +105,22 @@ class PostExecute:
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """Keep the outcome, with its content or its value replaced, and messages for the next step."""
+    """Keep the outcome.
 
-    content: Sequence[Mapping[str, Any]] | None = None
+    Attributes:
+        content: A text or blocks for the model instead of the outcome's; its value stays.
+        value: A value instead of the outcome's, made into content anew. Not together with `content`.
+        contexts: Messages for the next step.
+    """
+
+    content: str | Sequence[Mapping[str, Any]] | None = None
     value: Any = UNSET
     contexts: Sequence[Message] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Turn the outcome into a failure that tells the model `feedback`."""
+    """Turn the outcome into a failure that tells the model `feedback`; only these contexts are kept."""
 
     feedback: str | Sequence[Mapping[str, Any]]
     contexts: Sequence[Message] = ()
@@ -136,7 +149,7 @@ def accept_policy(answer: Any) -> Allow | Deny | Ask:
         if kind == "allow":
             return Allow()
         if kind == "deny":
-            return Deny(str(decision.get("reason", "denied")))
+            return Deny(str(decision.get("reason") or "denied by policy"))
         if kind == "ask":
             return Ask(decision.get("reason"))
     raise InputError(
@@ -148,10 +161,14 @@ def accept_outcome(answer: Any) -> ToolOutcome:
     """An answer of a `tools/execute` listener as an outcome.
 
     Raises:
-        InputError: `INVALID_DECISION`.
+        InputError: `INVALID_DECISION`, `INVALID_CONTENT`, `INVALID_CONTEXT`.
     """
     if isinstance(answer, ToolOutcome):
-        return answer
+        return replace(
+            answer,
+            content=accept_content(answer.content),
+            contexts=tuple(accept_context(message) for message in answer.contexts),
+        )
     raise InputError(f'a "tools/execute" listener must answer an outcome, got {answer!r}', code="INVALID_DECISION")
 
 
@@ -159,17 +176,24 @@ def accept_result(answer: Any) -> Accept | Block:
     """An answer of a `tools/post-execute` listener as a decision.
 
     Raises:
-        InputError: `INVALID_DECISION`.
+        InputError: `INVALID_DECISION`, `INVALID_CONTENT`, `INVALID_CONTEXT`.
     """
-    if isinstance(answer, Accept | Block):
-        return answer
     if isinstance(answer, Mapping):
-        decision = cast("Mapping[str, Any]", answer)
-        contexts = [Message.of(message) for message in decision.get("contexts", ())]
-        if decision.get("kind") == "accept":
-            return Accept(decision.get("content"), decision.get("value", UNSET), contexts)
-        if decision.get("kind") == "block":
-            return Block(decision.get("feedback", ""), contexts)
+        answer = _result_decision(cast("Mapping[str, Any]", answer))
+    if isinstance(answer, Accept):
+        content = None if answer.content is None else accept_content(answer.content)
+        return Accept(content, answer.value, tuple(accept_context(message) for message in answer.contexts))
+    if isinstance(answer, Block):
+        return Block(accept_content(answer.feedback), tuple(accept_context(message) for message in answer.contexts))
     raise InputError(
         f'a "tools/post-execute" listener must answer accept or block, got {answer!r}', code="INVALID_DECISION"
     )
+
+
+def _result_decision(decision: Mapping[str, Any]) -> Any:
+    contexts = decision.get("contexts") or ()
+    if decision.get("kind") == "accept":
+        return Accept(decision.get("content"), decision.get("value", UNSET), contexts)
+    if decision.get("kind") == "block" and "feedback" in decision:
+        return Block(decision["feedback"], contexts)
+    return decision

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from nbagent.errors import InputError, LifecycleError
 from nbagent.hooks import Hooks
+from nbagent.tools.body import MainThread
 from nbagent.tools.points import ToolCall
 from nbagent.tools.tool import Tool, as_tool
 from nbagent.types.config import ToolDeclaration
@@ -14,6 +17,15 @@ from nbagent.types.config import ToolDeclaration
 __all__ = ("Guard", "ToolRegistry")
 
 Guard = Callable[[ToolCall], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Restriction:
+    kept: frozenset[str] | None
+    hidden: frozenset[str]
+
+    def admits(self, name: str) -> bool:
+        return name not in self.hidden and (self.kept is None or name in self.kept)
 
 
 class ToolRegistry:
@@ -29,7 +41,8 @@ class ToolRegistry:
         self._parent = parent
         self._tools: dict[str, Tool] = {}
         self._guards: list[Guard] = []
-        self._filters: list[frozenset[str]] = []
+        self._restrictions: list[_Restriction] = []
+        self._main_thread: MainThread | None = None
         self._closed = False
 
     def register(self, tool: Tool | Callable[..., Any]) -> Callable[[], None]:
@@ -52,8 +65,18 @@ class ToolRegistry:
         return remove
 
     def guard(self, guard: Guard) -> Callable[[], None]:
-        """Ask `guard(call)` before each call; a reason that it answers denies it. Answers a function that removes it."""
+        """Ask `guard(call)` before each call that policy allows; answers a function that removes it.
+
+        A guard is a plain function. The reason that it answers denies the call, whatever else allows it; `None` (or
+        `False`) has no objection.
+
+        Raises:
+            InputError: `INVALID_LISTENER`, it is an async function.
+            LifecycleError: `SCOPE_DISPOSED`.
+        """
         self._check_open()
+        if inspect.iscoroutinefunction(guard):
+            raise InputError("a guard must be a plain function; use tools/pre-execute to wait", code="INVALID_LISTENER")
         self._guards.append(guard)
 
         def remove() -> None:
@@ -62,35 +85,55 @@ class ToolRegistry:
 
         return remove
 
-    def restrict(self, names: Sequence[str]) -> Callable[[], None]:
-        """Hide every tool but these, those of farther layers included; answers a function that lifts it.
+    def restrict(
+        self, names: Sequence[str] | None = None, *, without: Sequence[str] | None = None
+    ) -> Callable[[], None]:
+        """Hide tools that this layer inherits; what is registered in this layer itself stays visible.
+
+        Args:
+            names: The inherited tools that stay; all of them when left out. Several restrictions intersect.
+            without: Inherited tools to hide.
+
+        Returns:
+            A function that lifts the restriction.
 
         Raises:
-            InputError: `UNKNOWN_TOOL`, a name that nothing has; `INVALID_OPTION`, no name at all.
+            InputError: `UNKNOWN_TOOL`, a name that is not inherited; `INVALID_OPTION`, nothing named, or a layer that
+                inherits nothing.
+            LifecycleError: `SCOPE_DISPOSED`.
         """
         self._check_open()
-        if not names:
+        if self._parent is None:
+            raise InputError(
+                "restrict hides what an agent inherits: use it on agent.tools, not on the runtime's",
+                code="INVALID_OPTION",
+            )
+        kept = [names] if isinstance(names, str) else names
+        hidden = [without] if isinstance(without, str) else without
+        if not kept and not hidden:
             raise InputError("restrict needs at least one tool name", code="INVALID_OPTION")
-        known = self._every()
-        for name in names:
-            if name not in known:
-                raise InputError(f'unknown tool "{name}"; known: {", ".join(known) or "none"}', code="UNKNOWN_TOOL")
-        allowed = frozenset(names)
-        self._filters.append(allowed)
+        inherited = self._parent._every()
+        for name in (*(kept or ()), *(hidden or ())):
+            if name not in inherited:
+                known = ", ".join(sorted(inherited)) or "none"
+                raise InputError(f'unknown inherited tool "{name}"; inherited: {known}', code="UNKNOWN_TOOL")
+        restriction = _Restriction(frozenset(kept) if kept else None, frozenset(hidden or ()))
+        self._restrictions.append(restriction)
 
         def lift() -> None:
-            if allowed in self._filters:
-                self._filters.remove(allowed)
+            if restriction in self._restrictions:
+                self._restrictions.remove(restriction)
 
         return lift
 
     def get(self, name: str) -> Tool | None:
         """The visible tool of a name, or none."""
-        if any(name not in allowed for layer in self._layers() for allowed in layer._filters):
-            return None
+        restrictions: list[_Restriction] = []
         for layer in self._layers():
             if name in layer._tools:
-                return layer._tools[name]
+                admitted = all(restriction.admits(name) for restriction in restrictions)
+                return layer._tools[name] if admitted else None
+            restrictions += layer._restrictions
         return None
 
     def visible(self) -> list[Tool]:
@@ -103,20 +146,41 @@ class ToolRegistry:
         return [tool.declaration for tool in self.visible()]
 
     def denial(self, call: ToolCall) -> str | None:
-        """The first reason that a guard has against a call, the farthest layer asked first."""
+        """The first reason that a guard has against a call, the farthest layer asked first.
+
+        Raises:
+            InputError: `INVALID_DECISION`, a guard answered something else than a reason.
+            Exception: What a guard raised.
+        """
         for layer in reversed(list(self._layers())):
             for guard in list(layer._guards):
-                reason = guard(call)
-                if reason is not None:
+                reason: Any = guard(call)
+                if isinstance(reason, str):
                     return reason
+                if reason is not None and reason is not False:
+                    raise InputError(
+                        f"a guard must answer a reason or None, got {reason!r}"[:300], code="INVALID_DECISION"
+                    )
         return None
+
+    @property
+    def main_thread(self) -> MainThread | None:
+        """What runs the bodies of `@tool(thread="main")`: `await f(job, signal)`; of this layer or a farther one.
+
+        Without one they run where they are called, which must then be the main thread.
+        """
+        return next((layer._main_thread for layer in self._layers() if layer._main_thread is not None), None)
+
+    @main_thread.setter
+    def main_thread(self, runner: MainThread | None) -> None:
+        self._main_thread = runner
 
     def close(self) -> None:
         """Forget everything in this layer and refuse more."""
         self._closed = True
         self._tools.clear()
         self._guards.clear()
-        self._filters.clear()
+        self._restrictions.clear()
 
     def _every(self) -> dict[str, Tool]:
         found: dict[str, Tool] = {}

@@ -5,19 +5,25 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-from nbagent.errors import InputError, NbagentError
-from nbagent.tools.outcome import ToolOutcome
+from nbagent.errors import InputError
+from nbagent.tools.signature import innermost
 from nbagent.types.config import ToolDeclaration
 from nbagent.types.frozen import freeze
 
-__all__ = ("Tool", "as_tool", "tool")
+if TYPE_CHECKING:
+    from nbagent.tools.outcome import ToolOutcome
+    from nbagent.tools.schema import Signature
+
+__all__ = ("FinalContent", "ParallelRule", "Tool", "as_tool", "tool")
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+
 ParallelRule = bool | Callable[[Any], bool]
+FinalContent = Callable[["ToolOutcome"], str | Iterable[Mapping[str, Any]] | None]
 
 
 class Tool:
@@ -26,9 +32,12 @@ class Tool:
     Args:
         function: Sync or async, with type hints.
         name: What the model calls it; the function's name by default.
-        description: What the model is told; the docstring's summary by default.
+        description: What the model is told; the docstring without its sections by default.
         parallel: Whether calls may overlap with other parallel calls, or a function of the arguments that says so.
-        final_content: Makes the final content of every outcome, of failures too.
+        thread: Where a sync body runs: on a worker thread, or as a job on the main thread, for connections and
+            objects that belong to it. Async bodies run on the agents' loop.
+        final_content: Makes the final content of every outcome, of failures too: a text, content blocks, or `None`
+            to keep what there is.
 
     Raises:
         InputError: `INVALID_TOOL`.
@@ -41,22 +50,34 @@ class Tool:
         name: str | None = None,
         description: str | None = None,
         parallel: ParallelRule = False,
-        final_content: Callable[[ToolOutcome], Any] | None = None,
+        thread: Literal["worker", "main"] = "worker",
+        final_content: FinalContent | None = None,
     ) -> None:
+        if isinstance(function, Tool):
+            function = function.function
         if not callable(function):
             raise InputError(f"a tool is made of a function, got {function!r}", code="INVALID_TOOL")
+        functools.update_wrapper(self, function)
         self.function = function
-        self.name = name or getattr(function, "__name__", "")
-        if not _NAME.fullmatch(self.name):
+        self.name = name or getattr(function, "__name__", None) or getattr(innermost(function), "__name__", "")
+        if not _NAME.fullmatch(self.name) or self.name == "__call__":
             raise InputError(
                 f'tool name "{self.name}" must be letters, digits, "_" or "-": give one with @tool(name=...)',
                 code="INVALID_TOOL",
             )
+        body = innermost(function)
+        if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
+            raise InputError(
+                f'tool "{self.name}" yields its results one by one: return them together, for example as a list',
+                code="INVALID_TOOL",
+            )
+        if thread not in {"worker", "main"}:
+            raise InputError(f'tool "{self.name}": thread is "worker" or "main", got {thread!r}', code="INVALID_TOOL")
+        self.thread = thread
         self.final_content = final_content
-        self.is_async = inspect.iscoroutinefunction(_unwrapped(function))
+        self.is_async = inspect.iscoroutinefunction(body)
         self._description = description
         self._parallel = parallel
-        functools.update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -76,8 +97,10 @@ class Tool:
         return ToolDeclaration.of(freeze(declared))
 
     def is_parallel(self, arguments: Any) -> bool:
-        """Whether a call with these arguments may overlap with others."""
-        return self._parallel if isinstance(self._parallel, bool) else self._parallel(arguments)
+        """Whether a call with these arguments may overlap with others; arguments that are no object never do."""
+        if isinstance(self._parallel, bool):
+            return self._parallel
+        return isinstance(arguments, Mapping) and self._parallel(arguments) is True
 
     def validate(self, arguments: Any) -> dict[str, Any]:
         """The model's arguments as the function takes them.
@@ -88,7 +111,7 @@ class Tool:
         return self._signature.validate(arguments)
 
     def checked(self, value: Any) -> Any:
-        """The function's result, checked against its annotation where that is a model or a dataclass.
+        """The function's result, checked against its annotation where pydantic understands that.
 
         Raises:
             ToolError: `INVALID_TOOL_OUTPUT`.
@@ -96,7 +119,7 @@ class Tool:
         return self._signature.checked(value)
 
     @cached_property
-    def _signature(self) -> Any:
+    def _signature(self) -> Signature:
         from nbagent.tools.schema import Signature
 
         return Signature(self.name, self.function)
@@ -110,7 +133,8 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     parallel: ParallelRule = False,
-    final_content: Callable[[ToolOutcome], Any] | None = None,
+    thread: Literal["worker", "main"] = "worker",
+    final_content: FinalContent | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a tool of a typed function: `@tool` or `@tool(parallel=True)`.
@@ -143,16 +167,8 @@ def _declared(made: Tool) -> Tool:
     # A function that cannot be declared is refused where it is defined, not in the middle of a turn.
     try:
         made.declaration  # noqa: B018
-    except NbagentError:
+    except InputError:
         raise
     except Exception as fault:
         raise InputError(f'tool "{made.name}" has no usable signature: {fault}', code="INVALID_TOOL") from fault
     return made
-
-
-def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
-    while isinstance(function, functools.partial):
-        function = function.func
-    if not inspect.isroutine(function):
-        return type(function).__call__
-    return function

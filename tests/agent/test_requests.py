@@ -50,9 +50,10 @@ async def test_a_listener_chooses_another_model(world):
 
 
 async def test_tools_that_come_and_go_are_told_by_name(world):
-    async with world(*[text("x")] * 4, tools=[search]) as w:
+    async with world(*[text("x")] * 4) as w:
+        w.runtime.tools.register(search)
         await w.ask("1")
-        w.agent.tools.register(fetch)
+        w.runtime.tools.register(fetch)
         await w.ask("2")
         w.agent.tools.restrict(["fetch"])
         await w.ask("3")
