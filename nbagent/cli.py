@@ -1,0 +1,295 @@
+"""The command `nbagent`: runs the first tutorial notebook, or opens it in JupyterLab.
+
+The notebook is never run where it is installed: each run works on a copy in the current folder, and a copy that somebody
+has changed is left as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import nbagent
+from nbagent.errors import InputError, LifecycleError, NbagentError, StorageError
+
+__all__ = ("execute", "main", "shipped_notebook", "transcript", "working_copy")
+
+_TUTORIAL = "01-first-agent.ipynb"
+_CELL_LIMIT = 120
+"""Seconds that one cell may take; the tutorial's longest takes two."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; answers its exit code: 0, 1 for a failure told in one line, 2 for a wrong use, 130 when stopped."""
+    # A terminal that cannot show a character shows a question mark instead of ending the program.
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")
+    parser = _parser()
+    options, rest = parser.parse_known_args(arguments)
+    if rest and not (options.command == "tutorial" and options.lab):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if options.command is None:
+        parser.print_help()
+        return 0
+    try:
+        return _open_in_lab(Path.cwd(), rest) if options.lab else _run(Path.cwd())
+    except NbagentError as fault:
+        print(f"nbagent: {fault}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("nbagent: stopped", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="nbagent", description="Drive LLM agents from a Jupyter notebook.", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"nbagent {nbagent.__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    tutorial = commands.add_parser(
+        "tutorial",
+        help="run the first tutorial notebook and show what it prints; needs no key",
+        description="Run the first tutorial notebook on a copy in the current folder and show what it prints. "
+        "It needs no key and no network.",
+        allow_abbrev=False,
+    )
+    tutorial.add_argument(
+        "--lab",
+        action="store_true",
+        help="open the copy in JupyterLab instead; what else is given goes to JupyterLab (for example --no-browser)",
+    )
+    return parser
+
+
+def _run(folder: Path) -> int:
+    path, note = working_copy(_TUTORIAL, folder)
+    print(f"Running {path.name} in {folder}{note}", flush=True)
+    notebook = _read(path)
+    fault: NbagentError | None = None
+    try:
+        execute(notebook, path, told=lambda line: print(f"  {line}", flush=True))
+    except NbagentError as failure:
+        fault = failure
+    _write(notebook, path)
+    print(f"\n{transcript(notebook)}\n")
+    if fault is not None:
+        raise fault
+    print(
+        f"All {sum(cell.cell_type == 'code' for cell in notebook.cells)} cells ran. The notebook with its outputs is "
+        f"{path.name}, its sessions are in {path.stem}.nbagent/."
+    )
+    return 0
+
+
+def _open_in_lab(folder: Path, rest: Sequence[str]) -> int:
+    if importlib.util.find_spec("jupyterlab") is None:
+        raise InputError(
+            "JupyterLab is not installed here: run .venv/bin/pip install '.[lab]' in the folder of nbagent's source",
+            code="MISSING_PACKAGE",
+        )
+    path, note = working_copy(_TUTORIAL, folder, keep_changes=True)
+    print(f"Opening {path.name} in {folder}{note}", flush=True)
+    command = [sys.executable, "-m", "jupyterlab", str(path), *rest]
+    # JupyterLab asks for this where the user is root, as in most containers; it still listens on loopback with a token.
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        command.append("--allow-root")
+    process = subprocess.Popen(command, cwd=folder)  # noqa: S603
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            # The terminal has told JupyterLab too, which asks whether that was meant.
+            continue
+
+
+# -- the notebook and its copy -----------------------------------------------------------------------------------------
+
+
+def shipped_notebook(name: str) -> Path:
+    """Where a notebook that comes with the package is, installed or in a source folder.
+
+    Raises:
+        InputError: `NOTEBOOK_NOT_FOUND`.
+    """
+    package = Path(nbagent.__file__).parent
+    for folder in (package / "notebooks", package.parent / "notebooks"):
+        if (folder / name).is_file():
+            return folder / name
+    raise InputError(f"{name} is not in this installation of nbagent: install it again", code="NOTEBOOK_NOT_FOUND")
+
+
+def working_copy(name: str, folder: Path, *, keep_changes: bool = False) -> tuple[Path, str]:
+    """A copy of a shipped notebook in `folder`, and a note when an older copy has been changed.
+
+    A copy whose cells are as they were shipped is used again. One that was changed is never written to: the copy gets
+    the next free number, or with `keep_changes` the changed one is answered.
+
+    Args:
+        name: File name of the notebook.
+        folder: Where the copy goes.
+        keep_changes: Whether a changed copy is what the caller wants.
+
+    Raises:
+        InputError: `NOTEBOOK_NOT_FOUND`.
+        StorageError: `STORAGE_UNAVAILABLE`, the folder cannot be written.
+    """
+    original = shipped_notebook(name)
+    cells = _cells(original)
+    stem = original.stem
+    note = ""
+    for number in itertools.count(1):
+        path = folder / (name if number == 1 else f"{stem}-{number}.ipynb")
+        if not path.exists():
+            _write(_read(original), path)
+            break
+        if path.samefile(original):
+            continue
+        if _cells(path) == cells:
+            break
+        if keep_changes:
+            return path, " (with your changes)"
+        note = f" ({stem}.ipynb has been changed and is left alone)" if number == 1 else note
+    return path, note
+
+
+def _cells(path: Path) -> list[tuple[str, str]] | None:
+    """Kind and text of each cell; none when the file is no notebook."""
+    import nbformat
+
+    try:
+        return [(cell.cell_type, cell.source) for cell in _read(path).cells]
+    except (OSError, ValueError, nbformat.ValidationError):
+        return None
+
+
+def _read(path: Path) -> Any:
+    import nbformat
+
+    return nbformat.read(path, as_version=4)  # pyright: ignore[reportUnknownMemberType]
+
+
+def _write(notebook: Any, path: Path) -> None:
+    import nbformat
+
+    part = path.with_name(f".{path.name}.part")
+    try:
+        nbformat.write(notebook, part)  # pyright: ignore[reportUnknownMemberType]
+        part.replace(path)
+    except OSError as fault:
+        raise StorageError(
+            f"{path} cannot be written ({fault.strerror}): change to a folder of your own first",
+            code="STORAGE_UNAVAILABLE",
+        ) from fault
+
+
+# -- running it --------------------------------------------------------------------------------------------------------
+
+
+def execute(notebook: Any, path: Path, *, told: Callable[[str], object] = lambda _line: None) -> None:
+    """Run every cell of `notebook` in a new kernel of this interpreter; outputs are put into it.
+
+    Args:
+        notebook: What nbformat reads; changed in place, also when a cell fails.
+        path: The file it belongs to: its folder is the working directory, its name says where sessions go.
+        told: Called with a line before each code cell.
+
+    Raises:
+        LifecycleError: `CELL_FAILED`, the number of the cell and its error in one line; `KERNEL_FAILED`.
+    """
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+    numbers = {index: number for number, index in enumerate(_code_indexes(notebook), start=1)}
+    last = 0
+
+    def begin(cell: Any, cell_index: int) -> None:
+        nonlocal last
+        last = numbers[cell_index]
+        told(f"cell {last} of {len(numbers)}: {_first_line(cell.source)}")
+
+    client = NotebookClient(
+        notebook,
+        km=_kernel_manager(),
+        timeout=_CELL_LIMIT,
+        record_timing=False,
+        resources={"metadata": {"path": str(path.parent)}},
+        on_cell_execute=begin,
+    )
+    environment = {**os.environ, "NBAGENT_NOTEBOOK": str(path.absolute()), "NBAGENT_LIVE": "0"}
+    try:
+        client.execute(env=environment)
+    except CellExecutionError as fault:
+        reason = _first_line(f"{fault.ename}: {fault.evalue}")
+        raise LifecycleError(f"cell {last} failed: {reason}", code="CELL_FAILED") from fault
+    except CellTimeoutError as fault:
+        raise LifecycleError(f"cell {last} took longer than {_CELL_LIMIT} s", code="CELL_FAILED") from fault
+    except (DeadKernelError, RuntimeError, OSError) as fault:
+        where = f"in cell {last}" if last else "before the first cell"
+        raise LifecycleError(f"the kernel ended {where}: {_first_line(str(fault))}", code="KERNEL_FAILED") from fault
+
+
+def _kernel_manager() -> Any:
+    """Starts kernels of this very interpreter, whatever kernels are registered on the machine, if any."""
+    from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
+    from jupyter_client.manager import AsyncKernelManager
+
+    spec = KernelSpec(
+        # The kernel listens on loopback for this process only; its warning about that would stand in the transcript.
+        argv=[sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", "--log-level=ERROR"],
+        display_name="Python 3",
+        language="python",
+        interrupt_mode="signal",
+    )
+
+    class ThisInterpreter(KernelSpecManager):
+        def get_kernel_spec(self, kernel_name: str) -> Any:  # noqa: ARG002
+            return spec
+
+    return AsyncKernelManager(kernel_name="python3", kernel_spec_manager=ThisInterpreter())
+
+
+def _code_indexes(notebook: Any) -> list[int]:
+    return [index for index, cell in enumerate(notebook.cells) if cell.cell_type == "code" and cell.source.strip()]
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+# -- showing it --------------------------------------------------------------------------------------------------------
+
+
+def transcript(notebook: Any) -> str:
+    """Headings, code and plain-text outputs of a notebook, to read in a terminal."""
+    parts: list[str] = []
+    number = 0
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            parts.extend(line.lstrip("# ").upper() for line in cell.source.splitlines() if line.startswith("#"))
+        elif cell.cell_type == "code" and cell.source.strip():
+            number += 1
+            head = f"In [{number}]: "
+            first, *rest = cell.source.splitlines()
+            parts.append("\n".join([f"{head}{first}", *(f"{'...: ':>{len(head)}}{line}" for line in rest)]))
+            parts.extend(filter(None, (_plain(output).rstrip() for output in cell.outputs)))
+    return "\n\n".join(parts)
+
+
+def _plain(output: Any) -> str:
+    match output.output_type:
+        case "stream":
+            return str(output.text)
+        case "error":
+            return _first_line(f"{output.ename}: {output.evalue}")
+        case _:
+            return str(output.data.get("text/plain", ""))
