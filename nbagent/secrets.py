@@ -20,10 +20,10 @@ class _Secrets:
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
-        self._environment: tuple[int, int] = (-1, -1)
         self._seen: dict[Any, Any] = {}
+        self._first = re.compile("")
+        self._longest = 0
         self.pattern: re.Pattern[str] | None = None
-        self.longest = 0
 
     def refresh(self) -> re.Pattern[str] | None:
         """The pattern that finds any secret, or none when there is none."""
@@ -36,18 +36,33 @@ class _Secrets:
     def name(self, text: str) -> str:
         return self._names[text]
 
-    def starts(self) -> list[str]:
-        return list(self._names)
+    def open_end(self, text: str, start: int) -> int:
+        """Where the longest end of `text` begins, from `start` on, that more text could make a secret or a longer one."""
+        for found in self._first.finditer(text, max(start, len(text) - self._longest + 1)):
+            end = text[found.start() :]
+            if any(len(form) > len(end) and form.startswith(end) for form in self._names):
+                return found.start()
+        return len(text)
 
     def _read(self) -> None:
         self._names = {}
         for name, value in os.environ.items():
-            if name.upper().endswith(_ENDINGS) and len(value) >= _SHORTEST:
-                for form in {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}:
+            if name.upper().endswith(_ENDINGS):
+                for form in _forms(value) | _forms(value.strip()):
                     self._names[form] = name
         ordered = sorted(self._names, key=len, reverse=True)
         self.pattern = re.compile("|".join(re.escape(form) for form in ordered)) if ordered else None
-        self.longest = len(ordered[0]) if ordered else 0
+        self._first = re.compile(
+            "[" + "".join(sorted({re.escape(form[0]) for form in ordered})) + "]" if ordered else ""
+        )
+        self._longest = len(ordered[0]) if ordered else 0
+
+
+def _forms(value: str) -> set[str]:
+    """How a value may stand in a text: as it is, and inside a JSON string."""
+    if len(value) < _SHORTEST or value.isspace():
+        return set()
+    return {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
 
 
 _secrets = _Secrets()
@@ -74,33 +89,25 @@ class StreamMask:
     def feed(self, text: str) -> str:
         """The text that can be shown now."""
         pattern = _secrets.refresh()
-        if pattern is None and not self._held:
-            return text
         text = self._held + text
         self._held = ""
         if pattern is None:
             return text
-        text = _mask(pattern, text)
-        keep = _possible_start(text)
-        if keep:
-            self._held = text[-keep:]
-            text = text[:-keep]
-        return text
+        shown: list[str] = []
+        position = 0
+        while True:
+            undecided = _secrets.open_end(text, position)
+            match = pattern.search(text, position)
+            if match is None or match.start() >= undecided:
+                self._held = text[undecided:]
+                return "".join([*shown, text[position:undecided]])
+            shown += [text[position : match.start()], f"[masked {_secrets.name(match.group())}]"]
+            position = match.end()
 
     def flush(self) -> str:
         """What was held back, at the end of the text."""
         held, self._held = self._held, ""
         return mask(held)
-
-
-def _possible_start(text: str) -> int:
-    """Length of the longest end of `text` that is a proper beginning of a secret."""
-    forms = _secrets.starts()
-    for length in range(min(len(text), _secrets.longest - 1), 0, -1):
-        end = text[-length:]
-        if any(len(form) > length and form.startswith(end) for form in forms):
-            return length
-    return 0
 
 
 def _mask(pattern: re.Pattern[str], text: str) -> str:
@@ -109,10 +116,11 @@ def _mask(pattern: re.Pattern[str], text: str) -> str:
 
 def _mask_json(pattern: re.Pattern[str], value: Any) -> Any:
     if isinstance(value, str):
-        return _mask(pattern, value) if pattern.search(value) else value
+        return _mask(pattern, value) if len(value) >= _SHORTEST and pattern.search(value) else value
     if isinstance(value, FrozenDict):
-        changed = {key: masked for key, item in value.items() if (masked := _mask_json(pattern, item)) is not item}
-        return type(value)({**value, **changed}) if changed else value
+        items = [(_mask_json(pattern, key), _mask_json(pattern, item)) for key, item in value.items()]
+        same = all(key is old and item is value[old] for (key, item), old in zip(items, value, strict=True))
+        return value if same else type(value)(items)
     if isinstance(value, FrozenList):
         items = [_mask_json(pattern, item) for item in value]
         return FrozenList(items) if any(new is not old for new, old in zip(items, value, strict=True)) else value

@@ -140,6 +140,9 @@ def _cut_answer(events: Sequence[Event], step_start: int) -> dict[str, Any] | No
             # The attempt had failed and was withdrawn before the process died.
             frames.clear()
     assembler = Assembler(chunk for frame in frames for chunk in frame.data["chunks"])
+    if assembler.finish is not None and assembler.finish["kind"] == "error":
+        # It had failed, and only what is retried or told as an error comes of that.
+        return None
     blocks = assembler.interrupted_blocks()
     config = next((e.data["header"]["config"] for e in reversed(events) if e.type == "request/header"), None)
     if not blocks or config is None:

@@ -87,7 +87,7 @@ class Session:
         path: Where the session is kept, when that is a file.
         first_live_seq: Seq of the first event that this process appended.
         inherited_event_count: Events taken over from a parent session.
-        publishing: Whether observers are being told of an append right now.
+        publishing: Whether an append is under way: validated, stored, or told to observers.
 
     Raises:
         SessionError: The seed is no valid log.
@@ -187,15 +187,21 @@ class Session:
             raise SessionError(
                 "session append cannot reenter while another append is being published", code="REENTRANT_APPEND"
             )
-        event = self._build(type, mask_json(snapshot), operation, sources, ignorable=ignorable)
-        self._check(event)
-        if self.hooks is not None:
-            for listener in self.hooks.listeners("session/validate"):
-                listener(SessionEvent(self, event))
-        if self.storage is not None:
-            self.storage(event)
-        self._commit(event)
-        self._publish(event)
+        # From here on nobody who is asked or told can append: what they would log would take this event's seq.
+        self.publishing = True
+        try:
+            event = self._build(type, mask_json(snapshot), operation, sources, ignorable=ignorable)
+            self._check(event)
+            if self.hooks is not None:
+                for listener in self.hooks.listeners("session/validate"):
+                    listener(SessionEvent(self, event))
+            if self.storage is not None:
+                self.storage(event)
+            self._commit(event)
+            self._publish(event)
+        finally:
+            self.publishing = False
+            self._unwind()
         return event
 
     def subscribe(self, observer: Callable[[Event], object]) -> Callable[[], None]:
@@ -266,17 +272,15 @@ class Session:
                 self._messages.append(message)
 
     def _publish(self, event: Event) -> None:
-        self.publishing = True
-        try:
-            for observer in list(self._observers):
-                try:
-                    observer(event)
-                except Exception:
-                    _log.exception("a session observer failed on event %d", event.seq)
-            if self.hooks is not None and self.hooks.has("session/event"):
-                self.hooks.notify("session/event", SessionEvent(self, event))
-        finally:
-            self.publishing = False
+        for observer in list(self._observers):
+            try:
+                observer(event)
+            except Exception:
+                _log.exception("a session observer failed on event %d", event.seq)
+        if self.hooks is not None:
+            self.hooks.notify("session/event", SessionEvent(self, event))
+
+    def _unwind(self) -> None:
         while self._afterwards and not self.publishing:
             try:
                 self._afterwards.pop(0)()
@@ -299,22 +303,27 @@ class Session:
         return event
 
 
-def _snapshot(type: str, data: Mapping[str, Any]) -> FrozenDict:
-    if not isinstance(data, FrozenDict):
-        data = freeze(dict(data) if not isinstance(data, dict) else data)
-    return _with_messages(type, data)
+def _snapshot(type: str, data: Any) -> FrozenDict:
+    if not isinstance(data, Mapping):
+        raise NotJsonError(f"an event's data is an object, not {_name(data)}")
+    fields = cast("Mapping[str, Any]", data)
+    return _with_messages(type, freeze(fields if isinstance(fields, dict) else dict(fields)))
 
 
-def _with_messages(type: str, data: Any) -> FrozenDict:
+def _with_messages(type: str, data: FrozenDict) -> FrozenDict:
     """The data with its messages as `Message` objects; those that are already stay the same objects."""
     if type == "user/message":
         return Message.of(data)
+    if type == "agent/inbox/spliced":
+        inserted = data.get("inserted")
+        found = cast("list[Any]", inserted) if isinstance(inserted, list) else []
+        if all(isinstance(each, Message) for each in found):
+            return data
+        messages = [Message.of(cast("FrozenDict", each)) if isinstance(each, dict) else each for each in found]
+        return FrozenDict({**data, "inserted": FrozenList(messages)})
     message = data.get("message")
-    if message is not None and not isinstance(message, Message) and isinstance(message, dict):
+    if isinstance(message, dict) and not isinstance(message, Message):
         return FrozenDict({**data, "message": Message.of(cast("dict[str, Any]", message))})
-    if type == "agent/inbox/spliced" and any(not isinstance(each, Message) for each in data.get("inserted", ())):
-        inserted = FrozenList([Message.of(each) for each in data["inserted"]])
-        return FrozenDict({**data, "inserted": inserted})
     return data
 
 
@@ -327,15 +336,21 @@ def restored_event(value: Mapping[str, Any], index: int) -> Event:
     unknown = [key for key in value if key not in _ENVELOPE]
     if unknown:
         raise SessionError(f"seed event at index {index} has the unknown key {unknown[0]!r}", code="INVALID_SEED")
-    try:
-        kind, seq, moment = value["type"], value["seq"], value["time"]
-        data = _snapshot(kind, value["data"])
-        operation, sources = freeze(value.get("surfaceOp")), freeze(value.get("sourceEventSeqs"))
-    except (KeyError, NotJsonError, TypeError, ValueError) as fault:
-        raise SessionError(f"seed event at index {index} is malformed: {fault}", code="INVALID_SEED") from fault
+    kind, seq, moment = value.get("type"), value.get("seq"), value.get("time")
     if not isinstance(kind, str) or type(seq) is not int or type(moment) is not int:
         raise SessionError(f"seed event at index {index} has a malformed envelope", code="INVALID_SEED")
-    return Event(kind, seq, moment, data, operation, sources, value.get("ignorable") is True)
+    if value.get("ignorable", True) is not True:
+        raise SessionError(f"seed event at index {index} has an ignorable that is not true", code="INVALID_SEED")
+    try:
+        data = _snapshot(kind, value.get("data"))
+        operation, sources = freeze(value.get("surfaceOp")), freeze(value.get("sourceEventSeqs"))
+    except NotJsonError as fault:
+        raise SessionError(f"seed event at index {index} is malformed: {fault}", code="INVALID_SEED") from fault
+    return Event(kind, seq, moment, data, operation, sources, "ignorable" in value)
+
+
+def _name(value: object) -> str:
+    return type(value).__name__
 
 
 def _visible(message: Message) -> bool:

@@ -19,6 +19,8 @@ _ROLES = {
     "tool/result": "tool",
 }
 _TOOL_CHANGES = frozenset({"tool-addition", "tool-removal"})
+_BLOCK_TEXTS = {"text": ("text",), "reasoning": ("text",), "tool-call": ("id", "name", "arguments")}
+_DEFAULTED = frozenset({"reasoningEffort", "maxTokens"})
 
 
 def message_of(event: Event) -> Message | None:
@@ -38,51 +40,70 @@ def check_shape(type: str, data: Mapping[str, Any], events: Sequence[Event]) -> 
     """
     if type in _ROLES:
         message = data if type == "user/message" else data.get("message")
-        _check_message(type, message)
+        _check_message(type, message, _ROLES[type])
         if type == "developer/message":
             _check_tool_changes(data, events)
-        elif type == "tool/result" and "error" in data and not data["message"].get("isError"):
-            raise _invalid(type, "an error needs an error message")
+        elif type == "tool/result" and "error" in data:
+            _check_error(type, data)
     check = _CHECKS.get(type)
     if check is not None:
         check(type, data)
 
 
-def _check_message(type: str, value: Any) -> None:
+def _check_message(type: str, value: Any, role: str) -> None:
     if not isinstance(value, Mapping):
         raise _invalid(type, "lacks its message")
     message = cast("Mapping[str, Any]", value)
-    if message.get("role") != _ROLES[type]:
-        raise _invalid(type, f"needs a message of role {_ROLES[type]}, got {message.get('role')!r}")
-    if not isinstance(message.get("id"), str) or not message["id"]:
+    if message.get("role") != role:
+        raise _invalid(type, f"needs a message of role {role}, got {message.get('role')!r}")
+    if not _is_name(message.get("id")):
         raise _invalid(type, "needs a message with a non-empty id")
     source = message.get("source")
-    if not isinstance(source, Mapping) or not cast("Mapping[str, Any]", source).get("kind"):
+    if not isinstance(source, Mapping) or not _is_name(cast("Mapping[str, Any]", source).get("kind")):
         raise _invalid(type, "needs a message source with a kind")
     content = message.get("content")
     if not isinstance(content, list):
         raise _invalid(type, "needs message content that is a list of blocks")
     for block in cast("list[Any]", content):
-        if not isinstance(block, Mapping) or not isinstance(cast("Mapping[str, Any]", block).get("type"), str):
-            raise _invalid(type, "needs content blocks with a type")
-        if cast("Mapping[str, Any]", block)["type"] in _TOOL_CHANGES and type != "developer/message":
-            raise _invalid(type, "cannot hold tool changes")
+        _check_block(type, block)
     _check_source(type, message, cast("Mapping[str, Any]", source))
+
+
+def _check_block(type: str, value: Any) -> None:
+    block: Mapping[str, Any] = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+    kind = block.get("type")
+    if not isinstance(kind, str):
+        raise _invalid(type, "needs content blocks with a type")
+    if kind in _TOOL_CHANGES and type != "developer/message":
+        raise _invalid(type, "cannot hold tool changes")
+    for field in _BLOCK_TEXTS.get(kind, ()):
+        if not isinstance(block.get(field), str):
+            raise _invalid(type, f"needs {kind} blocks whose {field} is a text")
 
 
 def _check_source(type: str, message: Mapping[str, Any], source: Mapping[str, Any]) -> None:
     if type == "assistant/message":
-        if source["kind"] != "model" or not source.get("provider") or not source.get("model"):
+        if source["kind"] != "model" or not _is_name(source.get("provider")) or not _is_name(source.get("model")):
             raise _invalid(type, "needs a model source with provider and model")
-    elif type == "tool/result" and (not message.get("toolCallId") or source.get("callId") != message["toolCallId"]):
-        raise _invalid(type, "needs a tool source whose callId is the message's toolCallId")
+    elif type == "tool/result":
+        call_id = message.get("toolCallId")
+        if source["kind"] != "tool" or not _is_name(call_id) or source.get("callId") != call_id:
+            raise _invalid(type, "needs a tool source whose callId is the message's toolCallId")
+
+
+def _check_error(type: str, data: Mapping[str, Any]) -> None:
+    error = data["error"]
+    if not isinstance(error, Mapping) or not all(_is_name(error.get(key)) for key in ("name", "code")):  # pyright: ignore[reportUnknownMemberType]
+        raise _invalid(type, "needs an error with name and code")
+    if data["message"].get("isError") is not True:
+        raise _invalid(type, "an error needs an error message")
 
 
 def _check_tool_changes(data: Mapping[str, Any], events: Sequence[Event]) -> None:
     blocks = data["message"]["content"]
     added = [block.get("toolName") for block in blocks if block["type"] == "tool-addition"]
     for block in blocks:
-        if block["type"] not in _TOOL_CHANGES or not block.get("toolName") or set(block) != {"type", "toolName"}:
+        if block["type"] not in _TOOL_CHANGES or not _is_name(block.get("toolName")) or len(block) != 2:
             raise _invalid("developer/message", "holds only tool-addition and tool-removal blocks with a toolName")
     header_seq = data.get("headerSeq")
     if (header_seq is not None) != bool(added):
@@ -105,44 +126,100 @@ def _check_header(type: str, data: Mapping[str, Any]) -> None:
     if not isinstance(header, Mapping):
         raise _invalid(type, "lacks its header")
     header = cast("Mapping[str, Any]", header)
-    config: Mapping[str, Any] = header.get("config") or {}
-    if not config.get("provider") or not config.get("model"):
-        raise _invalid(type, "needs a provider and a model")
-    if "reasoningEffort" in config and not config["reasoningEffort"]:
-        raise _invalid(type, "has an empty reasoningEffort")
     if "system" in header:
         raise _invalid(type, "must not hold the system prompt")
     for field in ("tools", "adapterDefaults"):
         if field in header and not header[field]:
             raise _invalid(type, f"must leave out empty {field}")
-    for field, value in header.get("adapterDefaults", {}).items():
-        if field not in {"reasoningEffort", "maxTokens"} or value is not True or field not in config:
-            raise _invalid(type, "adapterDefaults mark reasoningEffort or maxTokens that the config has")
-    if data.get("reason") not in {"initial", "resume", "change", "series"}:
+    config = header.get("config")
+    if not isinstance(config, Mapping):
+        raise _invalid(type, "needs a provider and a model")
+    config = cast("Mapping[str, Any]", config)
+    if not _is_name(config.get("provider")) or not _is_name(config.get("model")):
+        raise _invalid(type, "needs a provider and a model")
+    if "reasoningEffort" in config and not _is_name(config["reasoningEffort"]):
+        raise _invalid(type, "has an empty reasoningEffort")
+    _check_defaults(type, header.get("adapterDefaults"), config)
+    _check_tools(type, header.get("tools"))
+    if data.get("reason") not in ("initial", "resume", "change", "series"):
         raise _invalid(type, f"has the unknown reason {data.get('reason')!r}")
 
 
-def _needs(*fields: str) -> Callable[[str, Mapping[str, Any]], None]:
+def _check_defaults(type: str, value: Any, config: Mapping[str, Any]) -> None:
+    marks: Mapping[str, Any] = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+    if (value is not None and not marks) or any(
+        field not in _DEFAULTED or mark is not True or field not in config for field, mark in marks.items()
+    ):
+        raise _invalid(type, "adapterDefaults mark reasoningEffort or maxTokens that the config has")
+
+
+def _check_tools(type: str, value: Any) -> None:
+    if value is None:
+        return
+    tools = cast("list[Any]", value) if isinstance(value, list) else [None]
+    if any(
+        not isinstance(tool, Mapping) or not _is_name(cast("Mapping[str, Any]", tool).get("name")) for tool in tools
+    ):
+        raise _invalid(type, "needs tools that are declarations with a name")
+
+
+def _check_splice(type: str, data: Mapping[str, Any]) -> None:
+    # Whether the coordinates fit is for the fold to say, which knows the lists.
+    _needs(target=_is_name, start=_is_count, inserted=_is_list)(type, data)
+    for message in data["inserted"]:
+        _check_message(type, message, "user")
+
+
+def _needs(**fields: Callable[[Any], bool]) -> Callable[[str, Mapping[str, Any]], None]:
     def check(type: str, data: Mapping[str, Any]) -> None:
-        for field in fields:
+        for field, valid in fields.items():
             if field not in data:
                 raise _invalid(type, f"lacks {field}")
+            if not valid(data[field]):
+                raise _invalid(type, f"has a wrong {field}: {str(data[field])[:80]!r}")
 
     return check
 
 
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list)
+
+
+def _is_reason(value: Any) -> bool:
+    return isinstance(value, Mapping) and _is_name(cast("Mapping[str, Any]", value).get("kind"))
+
+
+def _are_chunks(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(chunk, Mapping) and _is_name(cast("Mapping[str, Any]", chunk).get("type"))
+        for chunk in cast("list[Any]", value)
+    )
+
+
 _CHECKS: dict[str, Callable[[str, Mapping[str, Any]], None]] = {
-    "turn/start": _needs("turn"),
-    "turn/end": _needs("turn", "reason"),
-    "step/start": _needs("turn", "step"),
-    "step/end": _needs("turn", "step"),
-    "tool/call": _needs("turn", "step", "callId", "name", "arguments"),
-    "assistant/frame": _needs("turn", "step", "attempt", "index", "chunks"),
-    "agent/inbox/spliced": _needs("target", "start", "inserted"),
+    "turn/start": _needs(turn=_is_count),
+    "turn/end": _needs(turn=_is_count, reason=_is_reason),
+    "step/start": _needs(turn=_is_count, step=_is_count),
+    "step/end": _needs(turn=_is_count, step=_is_count),
+    "tool/call": _needs(turn=_is_count, step=_is_count, callId=_is_name, name=_is_text, arguments=_is_text),
+    "assistant/frame": _needs(turn=_is_count, step=_is_count, attempt=_is_count, index=_is_count, chunks=_are_chunks),
+    "agent/inbox/spliced": _check_splice,
     "request/header": _check_header,
-    "request/context": _needs("provider", "model"),
-    "llm/retry": _needs("retryId"),
-    "llm/retry-started": _needs("retryId"),
+    "request/context": _needs(provider=_is_name, model=_is_name),
+    "llm/retry": _needs(retryId=_is_name),
+    "llm/retry-started": _needs(retryId=_is_name),
 }
 
 

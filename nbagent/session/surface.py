@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from nbagent.errors import SessionError
 from nbagent.types.events import SURFACE_TYPES, Event
@@ -45,7 +45,8 @@ class Surface:
             return
         start, end = self._range(operation)
         shadowed = self.seqs[start : end + 1]
-        missing = [seq for seq in shadowed if seq not in (sources or ())]
+        cited = frozenset(sources or ())
+        missing = [seq for seq in shadowed if seq not in cited]
         if missing:
             listed = ", ".join(str(seq) for seq in missing)
             raise _refused(
@@ -71,25 +72,37 @@ class Surface:
                 self.system.append(event.seq)
             return
         start, end = self._range(operation)
+        shadowed = frozenset(self.seqs[start : end + 1])
         self.seqs[start : end + 1] = [event.seq]
-        self.system = [seq for seq in self.seqs if events[seq].type == "system/message"]
+        if event.type == "system/message" or not shadowed.isdisjoint(self.system):
+            self.system = [seq for seq in self.seqs if events[seq].type == "system/message"]
         self.replacements += 1
 
     def _range(self, operation: Any) -> tuple[int, int]:
         if not isinstance(operation, FrozenDict) or operation.get("op") != "replace":
             raise _refused(f"unknown surface operation {operation!r}")
         first, last = operation.get("startSeq"), operation.get("endSeq")
-        if first not in self.seqs:
-            raise _refused(f"surface replace: start seq {first} not found in surface")
-        if last not in self.seqs:
-            raise _refused(f"surface replace: end seq {last} not found in surface")
-        start, end = self.seqs.index(first), self.seqs.index(last)
+        start, end = self._index(first, "start"), self._index(last, "end")
         if start > end:
             raise _refused(f"surface replace: start seq {first} (index {start}) is after end seq {last} (index {end})")
         return start, end
 
+    def _index(self, seq: Any, which: str) -> int:
+        if type(seq) is int:
+            try:
+                return self.seqs.index(seq)
+            except ValueError:
+                pass
+        raise _refused(f"surface replace: {which} seq {seq} not found in surface")
 
-def _check_sources(event: Event, sources: Sequence[Any]) -> None:
+
+def _check_sources(event: Event, sources: Any) -> None:
+    if not isinstance(sources, list):
+        raise _refused("sourceEventSeqs must be a list")
+    _check_source_list(event, cast("list[Any]", sources))
+
+
+def _check_source_list(event: Event, sources: Sequence[Any]) -> None:
     if not sources:
         raise _refused("sourceEventSeqs must not be empty")
     if any(type(seq) is not int or seq < 0 for seq in sources):

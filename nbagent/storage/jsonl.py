@@ -38,9 +38,10 @@ class JsonlStore:
         check_session_id(checked.id)
         path = self._path(checked.id)
         _check_usable(self.folder)
-        if checked.id in self._writers or await anyio.to_thread.run_sync(read_header, path) is not None:
+        stored = await anyio.to_thread.run_sync(read_header, path)
+        if stored is not None or checked.id in self._writers:
             raise StorageError(f'session "{checked.id}" already exists', code="SESSION_ALREADY_EXISTS")
-        return self._writer(checked, SessionFile(path, checked), WriterLock(self.folder, checked.id))
+        return self._writer(checked, SessionFile(path, checked, new=True), WriterLock(self.folder, checked.id))
 
     async def open(self, session_id: str, access: Access) -> _JsonlHandle:
         check_session_id(session_id)
@@ -104,7 +105,7 @@ class _JsonlHandle:
         self._store = store
         self._file = file
         self._lock = lock
-        self._locked = lock is not None and file.exists
+        self._locked = lock is not None and lock.held
         self._closed = False
         self.header = header
         self.access: Access = "read" if lock is None else "write"
@@ -196,7 +197,7 @@ def _list(folder: Path) -> list[SessionStat]:
     for path in folder.glob("*.jsonl"):
         try:
             stat = _stat(path)
-        except StorageError:
+        except (StorageError, OSError):
             continue  # a damaged or foreign file does not hide the others; opening it says what is wrong
         if stat is not None:
             found.append(stat)

@@ -33,6 +33,10 @@ class WriterLock:
         self._holder = folder / ".locks" / f"{session_id}.holder"
         self._lock: FileLock | None = None
 
+    @property
+    def held(self) -> bool:
+        return self._lock is not None
+
     def acquire(self) -> None:
         """Become the writer.
 
@@ -49,9 +53,11 @@ class WriterLock:
                 "in a new session",
                 code="SESSION_LOCKED",
             ) from None
-        except OSError as failure:
+        except (OSError, NotImplementedError) as failure:
+            # The second is what a file system without locks gives.
+            fault = getattr(failure, "strerror", None) or failure
             raise StorageError(
-                f'session "{self._session_id}" cannot be locked in {self._path.parent}: {failure.strerror or failure}; '
+                f'session "{self._session_id}" cannot be locked in {self._path.parent}: {fault}; '
                 "choose another folder with --session-dir or NBAGENT_NOTEBOOK",
                 code="STORAGE_UNAVAILABLE",
             ) from failure

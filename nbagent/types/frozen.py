@@ -110,6 +110,8 @@ def _freeze(value: Any, depth: int) -> Any:
             raise NotJsonError(f"integer {value} does not fit in 64 bits")
         return value
     if isinstance(value, FrozenDict | FrozenList):
+        if depth and depth + _height(cast("Any", value)) > MAX_DEPTH:
+            raise NotJsonError(f"nested deeper than {MAX_DEPTH} levels")
         return value
     if kind is dict:
         if depth >= MAX_DEPTH:
@@ -130,6 +132,16 @@ def _freeze(value: Any, depth: int) -> Any:
             raise NotJsonError(f"number {value!r} has no JSON form")
         return value
     raise NotJsonError(f"{kind.__name__} is not a JSON value")
+
+
+def _height(value: Any) -> int:
+    """Levels of nesting of a frozen value."""
+    items = cast("Any", value).values() if isinstance(value, dict) else value
+    below = 0
+    for item in items:
+        if isinstance(item, dict | list):
+            below = max(below, _height(item))
+    return below + 1
 
 
 def _check_text(text: str) -> None:
