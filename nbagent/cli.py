@@ -145,21 +145,20 @@ def working_copy(name: str, folder: Path, *, keep_changes: bool = False) -> tupl
     """
     original = shipped_notebook(name)
     cells = _cells(original)
-    stem = original.stem
     note = ""
     for number in itertools.count(1):
-        path = folder / (name if number == 1 else f"{stem}-{number}.ipynb")
+        path = folder / (name if number == 1 else f"{original.stem}-{number}.ipynb")
         if not path.exists():
             _write(_read(original), path)
-            break
+            return path, note
         if path.samefile(original):
             continue
         if _cells(path) == cells:
-            break
+            return path, note
         if keep_changes:
             return path, " (with your changes)"
-        note = f" ({stem}.ipynb has been changed and is left alone)" if number == 1 else note
-    return path, note
+        note = note or f" ({path.name} has been changed and is left alone)"
+    raise AssertionError  # the numbers do not end
 
 
 def _cells(path: Path) -> list[tuple[str, str]] | None:
@@ -175,7 +174,8 @@ def _cells(path: Path) -> list[tuple[str, str]] | None:
 def _read(path: Path) -> Any:
     import nbformat
 
-    return nbformat.read(path, as_version=4)  # pyright: ignore[reportUnknownMemberType]
+    read: Any = nbformat.read  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return read(path, as_version=4)
 
 
 def _write(notebook: Any, path: Path) -> None:

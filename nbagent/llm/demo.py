@@ -76,7 +76,7 @@ def _situation(messages: Sequence[Message]) -> tuple[str, list[tuple[str, Messag
 def _opening(calls: Sequence[tuple[str, dict[str, object]]], request: Request) -> str:
     if calls:
         names = list(dict.fromkeys(f"`{name}`" for name, _ in calls))
-        return f"The prompt names {_listed(names)}, so the demo calls {'it' if len(calls) == 1 else 'them'} now."
+        return f"The prompt names {_listed(names)}, so the demo calls {'it' if len(names) == 1 else 'them'} now."
     tools = [f"`{tool.name}`" for tool in request.tools]
     can = (
         f"name one of its tools ({_listed(tools)}) and it will call it"
