@@ -9,6 +9,7 @@ import logging
 import math
 import threading
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -84,11 +85,11 @@ def success_of(tool: Tool, value: Any, *, concluded: bool) -> ToolOutcome:
     )
 
 
-class _Raised:
-    """What a body on another thread raised: handed over as a value, since threads and futures change some exceptions."""
+@dataclass(frozen=True, slots=True)
+class _Awaitable:
+    """What a sync body returned to be awaited, in a box: threads hand plain values over and nothing else."""
 
-    def __init__(self, failure: BaseException) -> None:
-        self.failure = failure
+    value: Awaitable[Any]
 
 
 async def _off_the_loop(
@@ -96,14 +97,15 @@ async def _off_the_loop(
 ) -> Any:
     """Run a sync body; answers its outcome, made there too, or what an awaitable that it returned gives."""
 
-    def work() -> Any:
+    def work() -> ToolOutcome | _Awaitable:
         try:
             value = tool.function(**arguments)
-            if inspect.isawaitable(value) or isinstance(value, ToolOutcome):
-                return value
-            return success_of(tool, value, concluded=served.concluded)
-        except BaseException as failure:  # another thread has nobody above who could handle it
-            return _Raised(failure)
+            if inspect.isawaitable(value):
+                return _Awaitable(value)
+            return value if isinstance(value, ToolOutcome) else success_of(tool, value, concluded=served.concluded)
+        except BaseException as failure:  # futures refuse or change some of them, and nobody above could handle them
+            _log.debug('tool "%s" failed', tool.name, exc_info=failure)
+            return failure_of(failure)
 
     answer: Any = None
     # The body cannot be stopped; even when the task is cancelled it is awaited, so that nothing runs on unseen.
@@ -112,12 +114,8 @@ async def _off_the_loop(
             answer = await _on_main_thread(tool, work, served.signal, main_thread)
         else:
             answer = await anyio.to_thread.run_sync(work, limiter=_threads())
-    if isinstance(answer, _Raised):
-        if isinstance(answer.failure, Exception | SystemExit):
-            raise answer.failure
-        return failed(f"{type(answer.failure).__name__}: {answer.failure}".removesuffix(": "))
-    if inspect.isawaitable(answer):
-        waited = answer
+    if isinstance(answer, _Awaitable):
+        waited = answer.value
         return await served.signal.run(lambda: waited, grace=_GRACE)
     return answer
 

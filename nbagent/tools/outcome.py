@@ -127,6 +127,8 @@ def _message_of(failure: BaseException) -> str:
         text = str(failure)
     except Exception:  # an exception whose str() raises must still be reported
         return f"{type(failure).__name__} (it has no printable message)"
-    if isinstance(failure, KeyError | SystemExit):  # their text alone says nothing: 'price', 2
-        return f"{type(failure).__name__}: {text}"
-    return text or type(failure).__name__
+    if not text:
+        return type(failure).__name__
+    # The text of some says nothing alone: 'price', 2.
+    alone = isinstance(failure, Exception) and not isinstance(failure, KeyError)
+    return text if alone else f"{type(failure).__name__}: {text}"
