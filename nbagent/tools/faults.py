@@ -69,14 +69,15 @@ def _line(place: str, faults: Sequence[Mapping[str, Any]], known: Sequence[str])
     if kinds == {"missing"}:
         return f"{subject}is required"
     if kinds == {"extra_forbidden"}:
-        there = f"; there are: {', '.join(known) or 'none'}" if "." not in place else ""
-        return f"{subject}is not a parameter{there}"
+        if "." in place:
+            return f"{subject}is not a field"
+        return f"{subject}is not a parameter; there are: {', '.join(known) or 'none'}"
     expected: list[str] = []
     other: list[str] = []
     for fault in faults:
         message = " ".join(str(fault["msg"]).split()).removeprefix("Value error, ")
         if message.startswith("Input should be "):
-            expected.append(message.removeprefix("Input should be "))
+            expected.append(message.removeprefix("Input should be ").split(", unable to parse")[0])
         else:
             other.append(f"{message[:1].lower()}{message[1:]}")
     if expected:

@@ -15,6 +15,10 @@ from nbagent.errors import InputError
 __all__ = ("Parameter", "innermost", "parameters_of", "resolved_hints")
 
 
+_MAKERS = ("nbagent.tools", "functools")
+"""Modules whose frames stand between the code that makes a tool and the look at its annotations."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """One parameter that a model gives.
@@ -55,8 +59,9 @@ def parameters_of(tool: str, function: Callable[..., Any], hints: dict[str, Any]
         if name in bound:
             continue
         if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY}:
+            written = str(parameter).split(":")[0].split("=")[0]
             raise InputError(
-                f'tool "{tool}": parameter "{parameter}" has no name that a model could give; use plain parameters',
+                f'tool "{tool}": parameter "{written}" has no name that a model could give; use plain parameters',
                 code="INVALID_TOOL",
             )
         if name not in hints:
@@ -94,6 +99,6 @@ def resolved_hints(tool: str, function: Callable[..., Any]) -> dict[str, Any]:
 def _names_around() -> dict[str, Any]:
     """The local names of the code that is making a tool."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("nbagent.tools"):
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith(_MAKERS):
         frame = frame.f_back
     return dict(frame.f_locals)

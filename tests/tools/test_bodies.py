@@ -70,7 +70,7 @@ async def test_the_loop_goes_on_while_sync_bodies_work_side_by_side(bench):
 
 async def test_a_plain_function_that_answers_an_awaitable_is_awaited_on_the_loop(bench):
     async def inner(x):
-        await anyio.sleep(0)
+        await anyio.sleep(0.001)
         return f"{x} {threading.current_thread() is threading.main_thread()}"
 
     def outer(x: int):
