@@ -103,13 +103,11 @@ def _open_in_lab(folder: Path, rest: Sequence[str]) -> int:
     # JupyterLab asks for this where the user is root, as in most containers; it still listens on loopback with a token.
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
-    process = subprocess.Popen(command, cwd=folder)  # noqa: S603
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            # The terminal has told JupyterLab too, which asks whether that was meant.
-            continue
+    sys.stdout.flush()
+    if os.name == "posix":
+        # In its place, so that what stops this command stops JupyterLab.
+        os.execv(sys.executable, command)  # noqa: S606
+    return subprocess.call(command)  # noqa: S603
 
 
 # -- the notebook and its copy -----------------------------------------------------------------------------------------
