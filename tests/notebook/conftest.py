@@ -179,8 +179,11 @@ def kernel(start_kernel: Callable[..., Kernel]) -> Kernel:
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A working directory without keys; every agent that the test makes is gone afterwards."""
+    from nbagent.notebook import identity
     from nbagent.notebook.roster import roster
 
+    # A process keeps what it found out about its notebook; each test is a process of its own.
+    monkeypatch.setattr(identity, "_found", None)
     for key in KEYS:
         monkeypatch.delenv(key, raising=False)
     monkeypatch.setenv("NBAGENT_DEMO_DELAY_MS", "0")
