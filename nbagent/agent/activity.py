@@ -25,12 +25,14 @@ class Activity:
     Attributes:
         kind: `driver` shows as running, `maintenance` as idle.
         signal: Aborts the present turn or the job; each turn of a driver has its own.
+        ending: Whether its last turn is over and only has to be synced to disk.
         wake_requested: Whether input that arrived too late for this activity wants a driver afterwards.
         done: Set when the activity has converged.
     """
 
     kind: Literal["driver", "maintenance"]
     signal: CancelSignal = field(default_factory=CancelSignal)
+    ending: bool = False
     wake_requested: bool = False
     done: anyio.Event = field(default_factory=anyio.Event)
 

@@ -152,7 +152,7 @@ class Agent:
         activity = self._activity
         if activity is None:
             self._start_driver()
-        elif (after_abort or activity.kind == "maintenance") and not activity.disposing:
+        elif (after_abort or activity.ending or activity.kind == "maintenance") and not activity.disposing:
             activity.wake_requested = True
 
     # -- cancelling ----------------------------------------------------------------------------------------------------

@@ -114,6 +114,7 @@ class Driver:
             raise
         finally:
             goes_on = self._end_turn(reason) and goes_on
+            self.activity.ending = not goes_on
         await self._flush()
         return goes_on and not self.signal.aborted and self.agent.inbox.pending
 

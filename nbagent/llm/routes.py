@@ -68,8 +68,8 @@ def parse_model(name: str) -> tuple[str, str]:
         raise InputError(f"model {name!r} is not usable: name it as PROVIDER/MODEL", code="INVALID_MODEL")
     route = ROUTES.get(provider)
     if route is None:
-        near = difflib.get_close_matches(provider, ROUTES, 1)
-        hint = f'; did you mean "{near[0]}"?' if near else ""
+        near = difflib.get_close_matches(provider, ROUTES, 1, cutoff=0.7)
+        hint = f', did you mean "{near[0]}"?' if near else "."
         raise InputError(
             f'unknown provider "{provider}"{hint} Known: {", ".join(ROUTES)}. Any other server: --model custom/NAME '
             "--base-url URL",

@@ -56,7 +56,9 @@ class World:
 @pytest.fixture
 def world() -> Any:
     @asynccontextmanager
-    async def make(*script: Any, retry: Any = None, store: Any = None, adapter: Any = None, **options: Any) -> AsyncIterator[World]:
+    async def make(
+        *script: Any, retry: Any = None, store: Any = None, adapter: Any = None, **options: Any
+    ) -> AsyncIterator[World]:
         async with Runtime(store=store, retry=retry, **options.pop("runtime", {})) as runtime:
             model = ScriptedAdapter(list(script), **(adapter or {}))
             runtime.llm.register(["scripted"], model)

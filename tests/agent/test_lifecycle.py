@@ -145,7 +145,9 @@ async def test_the_same_id_twice_is_refused():
             await runtime.agents.create(session_id="a")
 
 
-@pytest.mark.parametrize("options", [{"max_tokens": 0}, {"max_steps": -1}, {"max_tokens": 1.5}, {"reasoning_effort": ""}])
+@pytest.mark.parametrize(
+    "options", [{"max_tokens": 0}, {"max_steps": -1}, {"max_tokens": 1.5}, {"reasoning_effort": ""}]
+)
 async def test_bad_options_are_refused_before_anything_exists(options):
     async with Runtime() as runtime:
         with pytest.raises(InputError):

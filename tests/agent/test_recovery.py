@@ -10,9 +10,7 @@ from nbagent.testing import check_log, text, tool_calls
 pytestmark = pytest.mark.anyio
 
 UNKNOWN = "The tool call was interrupted after it was recorded, but no result was durably recorded."
-NOT_STARTED = (
-    "The tool call was interrupted before the Harness recorded it as started. Retry it if it is still needed."
-)
+NOT_STARTED = "The tool call was interrupted before the Harness recorded it as started. Retry it if it is still needed."
 
 
 async def test_a_refused_result_gives_recovery_results_in_order_and_keeps_the_failure(world):
@@ -97,5 +95,3 @@ async def test_every_stream_chunk_is_durable_before_it_is_told(world):
         assert [kind for kind, _ in seen] == ["start", *["chunk"] * 9, "end"]
         assert [index for kind, index in seen if kind == "chunk"] == list(range(9))
         assert seen[-1] == ("end", 9)
-
-

@@ -150,7 +150,9 @@ async def test_a_prompt_variable_without_a_value_fails_the_turn_before_any_reque
     async with world(text("ok"), system="You are in {{place}}.") as w:
         await w.ask("hi")
         message = w.reasons[0]["error"]["message"]
-        assert message == 'unknown prompt variable "{{place}}" in section "system"; registered variables: model, provider'
+        assert (
+            message == 'unknown prompt variable "{{place}}" in section "system"; registered variables: model, provider'
+        )
         assert w.model.requests == []
         w.agent.prompt.variable("place", "Oslo")
         await w.ask("again")

@@ -86,7 +86,9 @@ async def test_the_pool_is_bounded_and_commits_the_settled_prefix_before_the_nex
         await floor.until("+r1", "+r2", in_order=False)
         floor.release("r1")
         await floor.until("+r1", "+r2", "-r1", "+r3", in_order=False)
-        pairs = [(e.type, e.data.get("callId") or e.data["message"].tool_call_id) for e in w.of("tool/call", "tool/result")]
+        pairs = [
+            (e.type, e.data.get("callId") or e.data["message"].tool_call_id) for e in w.of("tool/call", "tool/result")
+        ]
         assert pairs == [("tool/call", "r1"), ("tool/call", "r2"), ("tool/result", "r1"), ("tool/call", "r3")]
         for name in ("r2", "r3", "r4"):
             floor.release(name)

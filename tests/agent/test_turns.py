@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import anyio
 import pytest
 
 from nbagent import tool
@@ -237,3 +238,24 @@ async def test_whitespace_identity_and_frozenness_travel_from_inbox_to_request(w
         assert w.model.requests[0].messages[1] is message
         with pytest.raises(TypeError):
             message["role"] = "system"
+
+
+async def test_input_that_arrives_while_a_failed_turn_is_synced_runs(world):
+    from nbagent.storage import MemoryStore
+    from nbagent.testing import fail
+
+    async with world(fail("no", code="AUTH"), text("ok"), store=MemoryStore()) as w:
+        sync, runtime = anyio.Event(), w.runtime
+        flush = runtime.flush
+
+        async def slow_flush(session):
+            sync.set()
+            await anyio.sleep(0.02)
+            return await flush(session)
+
+        runtime.flush = slow_flush
+        w.agent.followup("one")
+        await sync.wait()
+        w.agent.followup("two")
+        await w.agent.when_idle()
+        assert [reason["kind"] for reason in w.reasons] == ["error", "completed"]
