@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nbagent.session import check_log
+    from nbagent.testing.clock import VirtualClock
+    from nbagent.testing.log import LogBuilder
     from nbagent.testing.plain import as_json
     from nbagent.testing.reconstruct import sent_requests
     from nbagent.testing.scripted import ScriptedAdapter, fail, hang, reasoning, text, tool_calls
     from nbagent.testing.serve import read_reply, serve_bytes
 
 __all__ = (
+    "LogBuilder",
     "ScriptedAdapter",
+    "VirtualClock",
     "as_json",
     "check_log",
     "fail",
@@ -27,6 +31,8 @@ __all__ = (
 )
 
 _HOMES = {
+    "LogBuilder": "nbagent.testing.log",
+    "VirtualClock": "nbagent.testing.clock",
     "ScriptedAdapter": "nbagent.testing.scripted",
     "as_json": "nbagent.testing.plain",
     "check_log": "nbagent.session",

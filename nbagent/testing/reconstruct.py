@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from nbagent.errors import SessionError
 from nbagent.session import Session
 from nbagent.types.config import CallConfig, Request, ToolDeclaration
 from nbagent.types.events import Event
@@ -12,34 +13,55 @@ from nbagent.types.events import Event
 __all__ = ("sent_requests",)
 
 
-def sent_requests(events: Sequence[Event | Mapping[str, Any]], session_id: str | None = None) -> list[Request]:
-    """The requests that the loop built, in order.
+def sent_requests(
+    events: Session | Iterable[Event | Mapping[str, Any]], session_id: str | None = None
+) -> list[Request]:
+    """The requests that the loop built, in order, as folding the log gives them.
 
-    A request is the state of the log when the first frame of its attempt came; an attempt of which nothing arrived
-    leaves none.
+    A request is the state of the log when the first frame of its attempt came, or its message when the model sent no
+    frame; an attempt that failed or was cancelled before anything arrived leaves none.
 
     Args:
-        events: The log.
-        session_id: The session's id, which events do not hold; `session.events` knows it.
+        events: A session, its `events`, a list of events, or the objects of a session file's lines with the header
+            line first.
+        session_id: The session's id, for a list of events, which does not hold it.
+
+    Raises:
+        SessionError: It is no valid log, or an answer in it has no request header.
     """
+    if isinstance(events, Session):
+        events = events.events
     owner = session_id or str(getattr(events, "session_id", ""))
     session = Session(owner or "log")
     requests: list[Request] = []
-    attempts: set[tuple[int, int, int]] = set()
+    attempt: tuple[int, int, int] | None = None
     for value in events:
+        if isinstance(value, Mapping) and value.get("type") == "session":
+            owner = session_id or value["id"]
+            continue
+        kind = value.type if isinstance(value, Event) else value.get("type")
+        if kind == "assistant/message" and attempt is None:
+            requests.append(_request(session, owner))
         event = session.restore(value)
-        if event.type == "assistant/frame":
-            attempt = (event.data["turn"], event.data["step"], event.data["attempt"])
-            if attempt not in attempts:
-                attempts.add(attempt)
+        if event.type in {"step/start", "assistant/message", "llm/retry-started"}:
+            attempt = None
+        elif event.type == "assistant/frame":
+            place = (event.data["turn"], event.data["step"], event.data["attempt"])
+            if place != attempt:
                 requests.append(_request(session, owner))
+            attempt = None if _failed(event) else place
     return requests
+
+
+def _failed(frame: Event) -> bool:
+    last = frame.data["chunks"][-1]
+    return last["type"] == "finish" and last["reason"]["kind"] in {"error", "aborted"}
 
 
 def _request(session: Session, session_id: str) -> Request:
     header = session.request_header()
     if header is None:
-        raise ValueError("the log has an answer without a request header")
+        raise SessionError("the log has an answer and no request header before it", code="INVALID_EVENT")
     return Request(
         config=CallConfig.of(header["config"]),
         messages=tuple(session.messages()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
@@ -83,7 +83,7 @@ class ScriptedAdapter:
         if len(self.requests) > len(self.script):
             raise LlmError(
                 f"the script has {len(self.script)} answers and was asked for answer {len(self.requests)}",
-                code="INVALID_REQUEST",
+                code="SCRIPT_EXHAUSTED",
             )
         answer = _answer(self.script[len(self.requests) - 1], request)
         for chunk in answer.chunks:
@@ -160,4 +160,9 @@ def _answer(item: Any, request: Request) -> Answer:
         return item
     if callable(item):
         return _answer(item(request), request)
-    return Answer(list(item))
+    if isinstance(item, Sequence) and all(isinstance(chunk, Mapping) for chunk in cast("Sequence[Any]", item)):
+        return Answer(cast("Sequence[Mapping[str, Any]]", item))
+    raise LlmError(
+        f"a script is made of text(...), tool_calls(...) and the like, or lists of chunks, got {item!r}"[:300],
+        code="SCRIPT_INVALID",
+    )

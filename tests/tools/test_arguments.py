@@ -122,6 +122,10 @@ def test_a_container_may_be_changed_by_the_body():
             ['- either: should be a valid integer or a valid array, got "a"'],
         ),
         (
+            {"city": "x", "point": {"x": 1, "z": 2}},
+            ["- point.z: is not a field"],
+        ),
+        (
             {"city": "x", "point": {"x": "a"}},
             ['- point.x: should be a valid integer, got "a"'],
         ),
