@@ -68,7 +68,7 @@ def _line(place: str, faults: Sequence[Mapping[str, Any]], known: Sequence[str])
     subject = f"{place}: " if place else ""
     if kinds == {"missing"}:
         return f"{subject}is required"
-    if kinds == {"extra_forbidden"}:
+    if kinds <= {"extra_forbidden", "unexpected_keyword_argument"}:
         if "." in place:
             return f"{subject}is not a field"
         return f"{subject}is not a parameter; there are: {', '.join(known) or 'none'}"
