@@ -140,6 +140,7 @@ class _JsonlHandle:
 
     async def flush(self) -> None:
         self._check("flush", writing=True)
+        self._file.check_owned()
         await anyio.to_thread.run_sync(self._file.sync)
 
     async def close(self) -> None:
@@ -149,7 +150,12 @@ class _JsonlHandle:
         self._store.forget(self)
         try:
             if self.access == "write":
+                self._file.check_owned()
                 await anyio.to_thread.run_sync(self._file.sync)
+        except StorageError as failure:
+            # Who removed the file knows that it is gone; whoever appended after that was told.
+            if failure.code != "OWNERSHIP_LOST":
+                raise
         finally:
             self._file.close()
             if self._lock is not None:

@@ -120,19 +120,35 @@ class SessionFile:
         self._put(descriptor, b"".join(_line(event) for event in events))
         self.event_count += len(events)
 
+    def check_owned(self) -> None:
+        """Raise when the file is no longer the one that was written. Not while another thread appends.
+
+        Raises:
+            StorageError: `OWNERSHIP_LOST`.
+        """
+        if self._descriptor is not None:
+            self._check_identity()
+
     def sync(self) -> None:
-        """Wait until the disk has everything."""
+        """Wait until the disk has everything.
+
+        Raises:
+            StorageError: `STORAGE_WRITE_FAILED`.
+        """
         if self._descriptor is None:
             return
-        os.fsync(self._descriptor)
-        if self._new and os.name == "posix":
-            # A new file is found again after a power failure only when its folder is on the disk, too.
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-            self._new = False
+        try:
+            os.fsync(self._descriptor)
+            if self._new and os.name == "posix":
+                # A new file is found again after a power failure only when its folder is on the disk, too.
+                folder = os.open(self.path.parent, os.O_RDONLY)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
+                self._new = False
+        except OSError as failure:
+            raise self._failed(failure) from failure
 
     def close(self) -> None:
         """Let go of the file."""

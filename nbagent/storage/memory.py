@@ -37,6 +37,7 @@ class MemoryStore:
         return stored.writer
 
     async def open(self, session_id: str, access: Access) -> _MemoryHandle:
+        check_session_id(session_id)
         stored = self._sessions.get(session_id)
         if stored is None:
             raise StorageError(f'session "{session_id}" not found', code="SESSION_NOT_FOUND")
@@ -50,6 +51,7 @@ class MemoryStore:
         return _MemoryHandle(self, stored, "read")
 
     async def stat(self, session_id: str) -> SessionStat | None:
+        check_session_id(session_id)
         stored = self._sessions.get(session_id)
         return None if stored is None else SessionStat(stored.header, len(stored.events))
 

@@ -66,7 +66,11 @@ class Handle(Protocol):
         ...
 
     async def flush(self) -> None:
-        """Make what was appended safe against a power failure."""
+        """Make what was appended safe against a power failure.
+
+        Raises:
+            StorageError: `STORAGE_WRITE_FAILED`, `OWNERSHIP_LOST`, `HANDLE_CLOSED`, `HANDLE_READ_ONLY`.
+        """
         ...
 
     async def close(self) -> None:
