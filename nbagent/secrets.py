@@ -36,6 +36,13 @@ class _Secrets:
     def name(self, text: str) -> str:
         return self._names[text]
 
+    def within(self, text: str) -> bool:
+        """Whether a secret stands in `text`; a plain search for each is many times faster than the pattern."""
+        for form in self._names:  # noqa: SIM110 - a generator costs more than the search
+            if form in text:
+                return True
+        return False
+
     def open_end(self, text: str, start: int) -> int:
         """Where the longest end of `text` begins, from `start` on, that more text could make a secret or a longer one."""
         for found in self._first.finditer(text, max(start, len(text) - self._longest + 1)):
@@ -46,7 +53,8 @@ class _Secrets:
 
     def _read(self) -> None:
         self._names = {}
-        for name, value in os.environ.items():
+        # Not from `os.environ`: another thread may change it meanwhile.
+        for name, value in ((os.fsdecode(name), os.fsdecode(value)) for name, value in self._seen.items()):
             if name.upper().endswith(_ENDINGS):
                 for form in _forms(value) | _forms(value.strip()):
                     self._names[form] = name
@@ -111,17 +119,29 @@ class StreamMask:
 
 
 def _mask(pattern: re.Pattern[str], text: str) -> str:
-    return pattern.sub(lambda match: f"[masked {_secrets.name(match.group())}]", text)
+    return (
+        pattern.sub(lambda match: f"[masked {_secrets.name(match.group())}]", text) if _secrets.within(text) else text
+    )
 
 
 def _mask_json(pattern: re.Pattern[str], value: Any) -> Any:
     if isinstance(value, str):
-        return _mask(pattern, value) if len(value) >= _SHORTEST and pattern.search(value) else value
+        return _mask(pattern, value)
+    if _is_clean(value):
+        return value
     if isinstance(value, FrozenDict):
-        items = [(_mask_json(pattern, key), _mask_json(pattern, item)) for key, item in value.items()]
-        same = all(key is old and item is value[old] for (key, item), old in zip(items, value, strict=True))
-        return value if same else type(value)(items)
-    if isinstance(value, FrozenList):
-        items = [_mask_json(pattern, item) for item in value]
-        return FrozenList(items) if any(new is not old for new, old in zip(items, value, strict=True)) else value
-    return value
+        return type(value)([(_mask(pattern, key), _mask_json(pattern, item)) for key, item in value.items()])
+    return FrozenList([_mask_json(pattern, item) for item in value])
+
+
+def _is_clean(value: Any) -> bool:
+    """Whether a JSON value holds no secret. On the path of every append: nothing is built, short texts cost nothing."""
+    if isinstance(value, str):
+        return len(value) < _SHORTEST or not _secrets.within(value)
+    if isinstance(value, FrozenDict):
+        for key, item in value.items():
+            if (len(key) >= _SHORTEST and _secrets.within(key)) or not _is_clean(item):
+                return False
+    elif isinstance(value, FrozenList):
+        return all(_is_clean(item) for item in value)
+    return True
