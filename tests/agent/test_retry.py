@@ -56,7 +56,7 @@ async def test_the_text_of_a_failed_attempt_stays_in_its_frames(world):
             return {"kind": "retry"}
 
         await w.ask("hi")
-        assert [e.data["attempt"] for e in w.of("assistant/frame")][0] == 1
+        assert w.of("assistant/frame")[0].data["attempt"] == 1
         assert w.of("assistant/message")[0].data["message"].text == "whole"
 
 

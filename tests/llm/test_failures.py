@@ -46,8 +46,16 @@ async def failure_from(base_url, **options):
     ("status", "error", "code"),
     [
         (400, {"message": "bad", "type": "invalid_request_error"}, "INVALID_REQUEST"),
-        (400, {"message": "This model's maximum context length is 8 tokens", "type": "invalid_request_error"}, "CONTEXT_WINDOW_EXCEEDED"),
-        (400, {"code": 400, "message": "request exceeds", "type": "exceed_context_size_error"}, "CONTEXT_WINDOW_EXCEEDED"),
+        (
+            400,
+            {"message": "This model's maximum context length is 8 tokens", "type": "invalid_request_error"},
+            "CONTEXT_WINDOW_EXCEEDED",
+        ),
+        (
+            400,
+            {"code": 400, "message": "request exceeds", "type": "exceed_context_size_error"},
+            "CONTEXT_WINDOW_EXCEEDED",
+        ),
         (401, {"message": "Incorrect API key provided", "code": "invalid_api_key"}, "AUTH"),
         (402, {"message": "Insufficient Balance"}, "QUOTA"),
         (403, {"message": "no"}, "AUTH"),
@@ -120,7 +128,9 @@ async def test_a_silent_server_times_out():
 
 
 async def test_comments_keep_a_waiting_stream_alive():
-    body = b": wait\n\n" * 6 + b'data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    body = (
+        b": wait\n\n" * 6 + b'data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    )
     async with serve([Canned(body, chunk_size=8, pause_seconds=0.06)]) as server:
         chunks = await ask(server.base_url, idle_seconds=0.5)
     assert chunks[-1]["reason"] == {"kind": "stop"}
@@ -130,7 +140,7 @@ async def test_a_connection_that_breaks_in_the_answer_is_a_cut_stream():
     body = b'data: {"choices":[{"delta":{"content":"half"}}]}\n\n'
     async with serve([Canned(body, cut=True)]) as server:
         chunks = await ask(server.base_url)
-    assert [chunk["type"] for chunk in chunks] == ["text-delta", "finish"]
+    assert [chunk["type"] for chunk in chunks] == ["block-start", "text-delta", "finish"]
     assert chunks[-1]["reason"]["error"]["code"] == "STREAM_TRUNCATED"
 
 
@@ -165,7 +175,13 @@ async def test_cancelling_closes_the_connection_quickly():
 
 @pytest.mark.parametrize(
     ("model", "code"),
-    [("", "INVALID_MODEL"), ("nope/x", "UNKNOWN_PROVIDER"), ("custom/", "INVALID_MODEL"), ("demo/big", "UNKNOWN_MODEL"), ("gpt", "UNKNOWN_PROVIDER")],
+    [
+        ("", "INVALID_MODEL"),
+        ("nope/x", "UNKNOWN_PROVIDER"),
+        ("custom/", "INVALID_MODEL"),
+        ("demo/big", "UNKNOWN_MODEL"),
+        ("gpt", "UNKNOWN_PROVIDER"),
+    ],
 )
 async def test_a_bad_model_name_says_what_is_known(model, code):
     with pytest.raises(InputError) as failure:

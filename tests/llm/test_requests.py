@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from nbagent.llm.adapters.openai_chat import OpenAiChatAdapter
 from nbagent.llm.dialects import CUSTOM, DEEPSEEK, OPENAI
 from nbagent.types.config import CallConfig, Request, ToolDeclaration, ToolHistory

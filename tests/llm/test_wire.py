@@ -62,7 +62,10 @@ NEAR_LEGAL = {
     "arguments as an object": ([call(0, "a", "f", {"x": 1})], [("f", {"x": 1})]),
     "id only on a later delta": ([call(0, None, "f", "{"), call(0, "a", None, "}")], [("f", {})]),
     "name only on a later delta": ([call(0, "a", None, ""), call(0, None, "f", "{}")], [("f", {})]),
-    "whole calls without id or index": ([call(None, None, "f", "{}"), call(None, None, "g", "{}")], [("f", {}), ("g", {})]),
+    "whole calls without id or index": (
+        [call(None, None, "f", "{}"), call(None, None, "g", "{}")],
+        [("f", {}), ("g", {})],
+    ),
     "id repeated on every delta": ([call(0, "a", "f", '{"x"'), call(0, "a", "f", ": 1}")], [("f", {"x": 1})]),
     "same id under two indexes": ([call(0, "a", "f", "{}"), call(1, "a", "g", "{}")], [("f", {}), ("g", {})]),
     "interleaved by index": (
@@ -121,9 +124,9 @@ async def test_a_json_body_in_place_of_a_stream_is_read():
         (stream(chunk({}, "stop")), "empty_response"),
         (stream(chunk({"content": "x"}, "content_filter")), "content_filter"),
         (stream(chunk({"content": "x"}, "insufficient_system_resource")), "server_error"),
-        (b"<html><title>Bad gateway</title></html>", "transport"),
-        (b"data: {not json}\n\n", "transport"),
-        (b"data: 17\n\n", "transport"),
+        (b"<html><title>Bad gateway</title></html>", "server_error"),
+        (b"data: {not json}\n\n", "server_error"),
+        (b"data: 17\n\n", "server_error"),
         (b"", "stream_truncated"),
         (b'{"error": {"message": "boom", "type": "server_error"}}', "server_error"),
         (b'data: {"object": "error", "message": "too big", "code": 400}\n\n', "invalid_request"),
@@ -137,7 +140,9 @@ async def test_anything_else_is_a_classified_failure(body, error):
 
 
 async def test_bytes_that_are_no_utf8_and_lone_surrogates_are_replaced():
-    body = b'data: {"choices":[{"delta":{"content":"a\xff"}}]}\n\n' + stream(chunk({"content": "\ud800b"}), chunk({}, "stop"))
+    body = b'data: {"choices":[{"delta":{"content":"a\xff"}}]}\n\n' + stream(
+        chunk({"content": "\ud800b"}), chunk({}, "stop")
+    )
     reply = await reply_to(body)
     assert reply["text"] == "a\ufffd\ufffdb"
 

@@ -64,7 +64,9 @@ def test_the_last_usage_counts_and_unknown_numbers_stay_unknown():
 
 
 def test_what_was_interrupted_keeps_text_and_reasoning_that_is_not_blank():
-    assembler = Assembler([reasoning_delta(0, "hm"), text_delta(1, " \n"), tool_call_delta(2, "{"), text_delta(3, "so")])
+    assembler = Assembler(
+        [reasoning_delta(0, "hm"), text_delta(1, " \n"), tool_call_delta(2, "{"), text_delta(3, "so")]
+    )
     assert assembler.interrupted_blocks() == [reasoning_block("hm"), text_block("so")]
 
 

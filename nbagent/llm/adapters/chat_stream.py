@@ -10,9 +10,11 @@ import orjson
 
 from nbagent.errors import LlmError
 from nbagent.llm.adapters.chat_calls import ChatCalls
+from nbagent.llm.adapters.chat_extras import merged, usage_of
+from nbagent.llm.adapters.surrogates import PieceJoiner
 from nbagent.llm.failures import error_of, failure_of_error, readable
 from nbagent.llm.sse import ServerEvent
-from nbagent.types.stream import StreamChunk, finish, reasoning_delta, text_delta, usage_chunk
+from nbagent.types.stream import StreamChunk, block_start, finish, reasoning_delta, text_delta, usage_chunk
 
 __all__ = ("ChatStream",)
 
@@ -22,19 +24,24 @@ _AFTER_END_SECONDS = 0.1
 """A stream that is read to its end leaves its connection for the next request."""
 
 _FINISH = {
-    "stop": "stop",
-    "end_turn": "stop",
-    "eos": "stop",
     "length": "max-tokens",
     "max_tokens": "max-tokens",
+    "max_output_tokens": "max-tokens",
+    "model_length": "max-tokens",
     "tool_calls": "tool-calls",
+    "tool_use": "tool-calls",
     "function_call": "tool-calls",
 }
+"""What a finish reason means; every other one is a plain stop."""
+_FILTERED = ("the provider's content filter stopped the answer", "CONTENT_FILTER")
 _FAILED_FINISH = {
-    "content_filter": ("the provider's content filter stopped the answer", "CONTENT_FILTER"),
+    "content_filter": _FILTERED,
+    "safety": _FILTERED,
     "insufficient_system_resource": ("the provider ran out of resources", "SERVER"),
     "error": ("the provider reported an error as the reason for stopping", "SERVER"),
 }
+_MESSAGE_EXTRAS = ("reasoning_details", "extra_content")
+"""Opaque fields that servers want back with the message."""
 
 
 class ChatStream:
@@ -50,8 +57,9 @@ class ChatStream:
         self._usage: dict[str, int] | None = None
         self._open: tuple[str, int] | None = None
         self._blocks = 0
-        self._saw_text = False
         self._calls = ChatCalls()
+        self._joiners: dict[int, tuple[str, PieceJoiner]] = {}
+        self._extras: dict[str, Any] = {}
         self._stray = b""
         self._failure: LlmError | None = None
 
@@ -69,21 +77,27 @@ class ChatStream:
             if self.ended:
                 break
             data = event.data.strip()
-            if data == b"[DONE]":
+            if data in {b"[DONE]", b'"[DONE]"'}:
                 self.ended = True
             elif data:
-                self._take_safely(data, chunks)
+                self._take_safely(data, chunks, whole=event.whole, is_error=event.name == "error")
         return chunks
 
     def feed_body(self, body: bytes) -> list[StreamChunk]:
-        """The chunks of an answer that is no event stream: one JSON object, or what a server says went wrong."""
+        """The chunks of an answer that is no event stream: JSON, or what a server says went wrong."""
         chunks: list[StreamChunk] = []
         data = body.strip()
-        if data.startswith((b"{", b"[")):
-            self._take_safely(data, chunks)
-        else:
+        if not data.startswith((b"{", b"[")):
             self._stray = data
-        return chunks
+            return chunks
+        try:
+            orjson.loads(data)
+        except orjson.JSONDecodeError:
+            # One object a line is a stream as well.
+            lines = data.splitlines()
+        else:
+            lines = [data]
+        return self.feed([ServerEvent("message", line) for line in lines])
 
     def close(self) -> list[StreamChunk]:
         """The last chunks: usage, then the finish.
@@ -99,94 +113,134 @@ class ChatStream:
             raise LlmError(message, code=code)
         if reason is None and not self.ended:
             raise self._truncated()
-        kind = _FINISH.get(reason or "stop", "stop")
-        if self._calls.count and kind != "max-tokens":
+        kind = _FINISH.get(reason or "", "stop")
+        if self._calls.complete or (self._calls.count and kind != "max-tokens"):
             # Servers are seen to say stop with calls; a complete call is a call whatever the reason says.
             kind = "tool-calls"
         elif kind == "tool-calls":
             kind = "stop"
         if kind == "stop" and not self._blocks:
             raise LlmError("the model answered with nothing", code="EMPTY_RESPONSE")
-        return [*self.usage_chunks(), finish(kind)]
+        last = [
+            _delta(kind, block, rest) for block, (kind, joiner) in self._joiners.items() if (rest := joiner.flush())
+        ]
+        return [*last, *self._calls.close(), *self.usage_chunks(), finish(kind, replay_state=self._replay_state())]
 
     def usage_chunks(self) -> list[StreamChunk]:
         """The usage that was reported, if any."""
         return [usage_chunk(self._usage)] if self._usage else []
 
+    def _replay_state(self) -> dict[str, Any] | None:
+        """What the server attached and wants back, entries of `blocks` in the order of the blocks."""
+        calls = self._calls.extras
+        if not calls and not self._extras:
+            return None
+        return {"blocks": [calls.get(block) for block in range(self._blocks)], "message": self._extras}
+
     def _truncated(self) -> LlmError:
-        if self._stray and not self._blocks and not self._calls.count:
+        if self._stray and not self._blocks:
             words = readable(self._stray.decode("utf-8", "replace"))
-            return LlmError(f"the server answered with something that is no event stream: {words}", code="TRANSPORT")
+            return LlmError(f"the server answered with something that is no event stream: {words}", code="SERVER")
         return LlmError("the answer was cut off before its end", code="STREAM_TRUNCATED")
 
-    def _take_safely(self, data: bytes, chunks: list[StreamChunk]) -> None:
+    def _take_safely(self, data: bytes, chunks: list[StreamChunk], *, whole: bool, is_error: bool) -> None:
         try:
-            self._take(_decoded(data), chunks)
-        except LlmError as failure:
-            self._failure = failure
-            self.ended = True
-
-    def _take(self, payload: Any, chunks: list[StreamChunk]) -> None:
-        error = error_of(payload)
-        if error is not None:
-            raise failure_of_error(error)
-        if not isinstance(payload, dict):
-            raise LlmError(f"the server sent {readable(str(payload))[:80]} where a chunk was due", code="TRANSPORT")
-        fields = cast("dict[str, Any]", payload)
-        usage = _usage(fields.get("usage"))
-        if usage:
-            self._usage = usage
-        choices = _list(fields.get("choices"))
-        if not choices or not isinstance(choices[0], dict):
+            payload = _decoded(data)
+        except ValueError:
+            # A part of an event says that the stream was cut; after the answer's end it says nothing.
+            if whole and self._finish_reason is None:
+                words = readable(data.decode("utf-8", "replace"))[:120]
+                self._fail(LlmError(f"the server sent a chunk that is not JSON: {words}", code="SERVER"))
             return
-        said = cast("dict[str, Any]", choices[0])
-        usage = _usage(said.get("usage"))
-        if usage:
-            self._usage = usage
+        try:
+            self._take(payload, chunks, is_error=is_error)
+        except LlmError as failure:
+            self._fail(failure)
+
+    def _fail(self, failure: LlmError) -> None:
+        self._failure = failure
+        self.ended = True
+
+    def _take(self, payload: Any, chunks: list[StreamChunk], *, is_error: bool) -> None:
+        if payload is None:
+            return
+        error = error_of(payload)
+        if error is not None or is_error:
+            raise failure_of_error(payload if error is None else error)
+        if not isinstance(payload, dict):
+            raise LlmError(f"the server sent {readable(str(payload))[:80]} where a chunk was due", code="SERVER")
+        fields = cast("dict[str, Any]", payload)
+        self._take_usage(fields.get("usage") or _fields(fields.get("x_groq")).get("usage"))
+        for choice in _list(fields.get("choices")):
+            said = _fields(choice)
+            # Only one answer was asked for.
+            if said and not said.get("index"):
+                self._take_choice(said, chunks)
+
+    def _take_choice(self, said: dict[str, Any], chunks: list[StreamChunk]) -> None:
+        self._take_usage(said.get("usage"))
         delta = said.get("delta")
-        if not isinstance(delta, dict):
-            delta = said.get("message")
         if isinstance(delta, dict):
             self._take_delta(cast("dict[str, Any]", delta), chunks)
+        elif not self._blocks:
+            # Servers that stream may say the whole message once more at the end.
+            self._take_delta(_fields(said.get("message")), chunks)
+        if said.get("error"):
+            raise failure_of_error(said["error"])
         reason = said.get("finish_reason")
-        if isinstance(reason, str) and reason:
-            self._finish_reason = reason
+        if isinstance(reason, str) and reason and self._finish_reason is None:
+            self._finish_reason = reason.lower()
+
+    def _take_usage(self, value: Any) -> None:
+        usage = usage_of(value)
+        if usage and (any(usage.values()) or self._usage is None):
+            self._usage = usage
 
     def _take_delta(self, delta: dict[str, Any], chunks: list[StreamChunk]) -> None:
-        reasoning = _text(delta.get("reasoning_content")) or _text(delta.get("reasoning"))
+        reasoning = delta.get("reasoning_content") or delta.get("reasoning")
         if reasoning:
-            chunks.append(reasoning_delta(self._block("reasoning"), reasoning))
+            self._say("reasoning", reasoning, chunks)
         content = delta.get("content")
         if isinstance(content, list):
             for part in cast("list[Any]", content):
                 self._take_part(part, chunks)
         elif content:
-            text = _text(content)
-            if text:
-                chunks.append(text_delta(self._block("text"), text))
-        refusal = _text(delta.get("refusal"))
-        if refusal:
-            chunks.append(text_delta(self._block("text"), refusal))
+            self._say("text", content, chunks)
+        if delta.get("refusal"):
+            self._say("text", delta["refusal"], chunks)
         calls: Any = delta.get("tool_calls") or {"function": delta.get("function_call")}
         for call in _list(calls) or [calls]:
             chunks += self._calls.take(_fields(call), self._next_block)
+        for key in _MESSAGE_EXTRAS:
+            if delta.get(key):
+                self._extras[key] = merged(self._extras.get(key), delta[key])
 
     def _take_part(self, part: Any, chunks: list[StreamChunk]) -> None:
+        fields = _fields(part)
+        thinking = fields.get("thinking")
         if isinstance(part, str):
-            chunks.append(text_delta(self._block("text"), _text(part)))
-        elif isinstance(part, dict):
-            fields = cast("dict[str, Any]", part)
-            thinking = "".join(_text(_fields(each).get("text")) for each in _list(fields.get("thinking")))
-            if thinking:
-                chunks.append(reasoning_delta(self._block("reasoning"), thinking))
-            elif _text(fields.get("text")):
-                chunks.append(text_delta(self._block("text"), _text(fields["text"])))
+            self._say("text", part, chunks)
+        elif isinstance(thinking, list):
+            for each in cast("list[Any]", thinking):
+                self._say("reasoning", _fields(each).get("text"), chunks)
+        elif thinking:
+            self._say("reasoning", thinking, chunks)
+        else:
+            self._say("text", fields.get("text"), chunks)
 
-    def _block(self, kind: str) -> int:
-        """The open block of a kind; a change of kind opens the next one."""
+    def _say(self, kind: str, piece: Any, chunks: list[StreamChunk]) -> None:
+        """More text of a kind, in its open block; a change of kind opens the next one."""
+        if not isinstance(piece, str) or not piece:
+            return
         if self._open is None or self._open[0] != kind:
-            self._open = (kind, self._next_block())
-        return self._open[1]
+            block = self._next_block()
+            self._open = (kind, block)
+            self._joiners[block] = (kind, PieceJoiner())
+            chunks.append(block_start(block, kind))
+        block = self._open[1]
+        text = self._joiners[block][1].feed(piece)
+        if text:
+            chunks.append(_delta(kind, block, text))
 
     def _next_block(self) -> int:
         index, self._blocks = self._blocks, self._blocks + 1
@@ -194,45 +248,21 @@ class ChatStream:
         return index
 
 
+def _delta(kind: str, block: int, text: str) -> StreamChunk:
+    return reasoning_delta(block, text) if kind == "reasoning" else text_delta(block, text)
+
+
 def _decoded(data: bytes) -> Any:
+    """A payload's JSON.
+
+    Raises:
+        ValueError: It is none.
+    """
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
-        pass
-    try:
         # Lone surrogates and bytes that are no UTF-8: read what can be read.
         return json.loads(data.decode("utf-8", "replace"))
-    except ValueError:
-        words = readable(data.decode("utf-8", "replace"))[:120]
-        raise LlmError(f"the server sent a chunk that is not JSON: {words}", code="TRANSPORT") from None
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        return ""
-    if value.isascii():
-        return value
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return value
-
-
-def _usage(value: Any) -> dict[str, int] | None:
-    """A server's usage in the log's terms; what it does not report is absent."""
-    reported = _fields(value)
-    cached = _count(_fields(reported.get("prompt_tokens_details")).get("cached_tokens"))
-    if cached is None:
-        cached = _count(reported.get("prompt_cache_hit_tokens"))
-    prompt = _count(reported.get("prompt_tokens"))
-    usage = {
-        "inputTokens": None if prompt is None else max(prompt - (cached or 0), 0),
-        "outputTokens": _count(reported.get("completion_tokens")),
-        "cacheReadTokens": cached,
-        "reasoningTokens": _count(_fields(reported.get("completion_tokens_details")).get("reasoning_tokens")),
-    }
-    return {key: count for key, count in usage.items() if count is not None} or None
 
 
 def _list(value: Any) -> list[Any]:
@@ -241,9 +271,3 @@ def _list(value: Any) -> list[Any]:
 
 def _fields(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _count(value: Any) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**53:
-        return None
-    return int(value)

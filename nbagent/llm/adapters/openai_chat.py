@@ -62,7 +62,9 @@ class OpenAiChatAdapter:
         """Ask the server; a failure is the terminal chunk."""
         parser = ChatStream()
         try:
-            answer = self._transport.events("/chat/completions", self.body(request), patience=lambda: parser.patience)
+            answer = self._transport.events(
+                "/chat/completions", self.body(request), signal=signal, patience=lambda: parser.patience
+            )
             async with aclosing(answer) as batches:
                 async for batch in batches:
                     for chunk in parser.feed_body(batch) if isinstance(batch, bytes) else parser.feed(batch):
