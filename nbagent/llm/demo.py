@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from itertools import takewhile
+from typing import Any
 
 import anyio
 import orjson
@@ -67,8 +68,8 @@ class DemoAdapter:
 def _situation(messages: Sequence[Message]) -> tuple[str, list[tuple[str, Message]]]:
     """The prompts since the model last spoke to the user, and the tool results since."""
     tail = list(takewhile(lambda message: message.role == "tool", reversed(messages)))[::-1]
-    names = {call["id"]: call["name"] for message in messages for call in message.tool_calls}
-    results = [(names.get(message.tool_call_id or "", "a tool"), message) for message in tail]
+    calls = {call["id"]: _as_written(call) for message in messages for call in message.tool_calls}
+    results = [(calls.get(message.tool_call_id or "", "a tool"), message) for message in tail]
     prompts = [message.text for message in messages if message.role == "user" and message.source["kind"] == "user"]
     return (prompts[-1] if prompts else ""), results
 
@@ -91,10 +92,16 @@ def _opening(calls: Sequence[tuple[str, dict[str, object]]], request: Request) -
 
 def _summary(results: Sequence[tuple[str, Message]]) -> str:
     lines = [
-        f"- `{name}` {'failed' if message.is_error else 'returned'}: {_inline(message.text)}"
-        for name, message in results
+        f"- {_inline(call)} {'failed' if message.is_error else 'returned'}: {_inline(message.text)}"
+        for call, message in results
     ]
     return "Here is what came back:\n\n" + "\n".join(lines) + f"\n\n{_HOW_TO_CONNECT}"
+
+
+def _as_written(call: Mapping[str, Any]) -> str:
+    """A call as one would write it in Python."""
+    arguments = orjson.loads(call["arguments"])
+    return f"{call['name']}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -73,7 +73,7 @@ async def test_tools_that_the_prompt_names_are_called_and_summed_up():
     results = [message for message in session.messages() if message.role == "tool"]
     assert [message.text for message in results] == ["Oslo: 12 C", "Rome: 12 C"]
     text = session.messages()[-1].text
-    assert "`weather` returned: `Oslo: 12 C`" in text
+    assert "`weather(city='Oslo')` returned: `Oslo: 12 C`" in text
     assert "demo" in text
 
 
