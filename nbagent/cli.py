@@ -7,14 +7,18 @@ has changed is left as it is.
 from __future__ import annotations
 
 import argparse
+import asyncio
+import contextlib
 import importlib.util
 import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import nbagent
 from nbagent.errors import InputError, LifecycleError, NbagentError, StorageError
@@ -225,7 +229,7 @@ def execute(notebook: Any, path: Path, *, told: Callable[[str], object] = lambda
     )
     environment = {**os.environ, "NBAGENT_NOTEBOOK": str(path.absolute()), "NBAGENT_LIVE": "0"}
     try:
-        client.execute(env=environment)
+        _run_apart(client.async_execute(env=environment, cleanup_kc=True))
     except CellExecutionError as fault:
         reason = _first_line(f"{fault.ename}: {fault.evalue}")
         raise LifecycleError(f"cell {last} failed: {reason}", code="CELL_FAILED") from fault
@@ -234,6 +238,39 @@ def execute(notebook: Any, path: Path, *, told: Callable[[str], object] = lambda
     except (DeadKernelError, RuntimeError, OSError) as fault:
         where = f"in cell {last}" if last else "before the first cell"
         raise LifecycleError(f"the kernel ended {where}: {_first_line(str(fault))}", code="KERNEL_FAILED") from fault
+
+
+def _run_apart(work: Coroutine[Any, Any, Any]) -> None:
+    """Run a coroutine on a thread of its own; an interrupt cancels it and is raised when it has ended.
+
+    On the main thread nbclient takes Ctrl-C for itself, and ends the kernel twice.
+    """
+    done: Future[None] = Future()
+    running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = []
+
+    async def followed() -> None:
+        running.append((asyncio.get_running_loop(), cast("asyncio.Task[Any]", asyncio.current_task())))
+        await work
+
+    def serve() -> None:
+        try:
+            asyncio.run(followed())
+            done.set_result(None)
+        except BaseException as fault:
+            done.set_exception(fault)
+
+    thread = threading.Thread(target=serve, name="nbagent-execute")
+    thread.start()
+    try:
+        done.result()
+    except KeyboardInterrupt:
+        for loop, task in running:
+            # It may have ended at this very moment.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(task.cancel)
+        raise
+    finally:
+        thread.join()
 
 
 def _kernel_manager() -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from typing import Any
 
 import nbformat
 import pytest
+from filelock import FileLock
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 import nbagent
@@ -191,6 +193,27 @@ class TestTutorial:
         assert done.stderr.startswith("nbagent: cell 3 failed: StorageError")
         assert done.stderr.count("\n") == 1
         assert "In [3]: %agent create" in done.stdout
+
+    def test_an_interrupt_ends_it_and_its_kernel_in_one_line(self, tmp_path: Path) -> None:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "nbagent", "tutorial"],
+            cwd=tmp_path,
+            env={**os.environ, "NBAGENT_DEMO_DELAY_MS": "200"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        while "cell 4 of" not in process.stdout.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+        assert (process.returncode, said) == (130, "nbagent: stopped\n")
+        locks = list((tmp_path / "01-first-agent.nbagent" / ".locks").glob("*.lock"))
+        assert locks
+        for lock in locks:
+            # The kernel is gone, and so is what it held.
+            with FileLock(lock, timeout=5):
+                pass
 
     def test_a_terminal_that_knows_only_ascii_is_no_obstacle(self, tmp_path: Path) -> None:
         assert command("tutorial", cwd=tmp_path, PYTHONIOENCODING="ascii").returncode == 0
