@@ -20,6 +20,15 @@ _ROLES = {
 }
 _TOOL_CHANGES = frozenset({"tool-addition", "tool-removal"})
 _BLOCK_TEXTS = {"text": ("text",), "reasoning": ("text",), "tool-call": ("id", "name", "arguments")}
+_CHUNK_FIELDS: dict[str, tuple[tuple[str, type], ...]] = {
+    "block-start": (("index", int), ("blockType", str)),
+    "text-delta": (("index", int), ("text", str)),
+    "reasoning-delta": (("index", int), ("text", str)),
+    "tool-call-delta": (("index", int), ("argumentsDelta", str)),
+    "block-end": (("index", int), ("block", dict)),
+    "usage": (("usage", dict),),
+    "finish": (("reason", dict),),
+}
 _DEFAULTED = frozenset({"reasoningEffort", "maxTokens"})
 
 
@@ -45,6 +54,8 @@ def check_shape(type: str, data: Mapping[str, Any], events: Sequence[Event]) -> 
             _check_tool_changes(data, events)
         elif type == "tool/result" and "error" in data:
             _check_error(type, data)
+        elif type == "assistant/message" and not isinstance(data.get("usage", data), Mapping):
+            raise _invalid(type, "needs a usage that is an object")
     check = _CHECKS.get(type)
     if check is not None:
         check(type, data)
@@ -201,12 +212,21 @@ def _is_reason(value: Any) -> bool:
     return isinstance(value, Mapping) and _is_name(cast("Mapping[str, Any]", value).get("kind"))
 
 
-def _are_chunks(value: Any) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(chunk, Mapping) and _is_name(cast("Mapping[str, Any]", chunk).get("type"))
-        for chunk in cast("list[Any]", value)
-    )
+def _check_frame(type: str, data: Mapping[str, Any]) -> None:
+    _FRAME(type, data)
+    for value in data["chunks"]:
+        chunk: Mapping[str, Any] = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+        kind = chunk.get("type")
+        for field, shape in _CHUNK_FIELDS.get(kind, ()) if isinstance(kind, str) else (("type", str),):
+            if not isinstance(chunk.get(field), shape):
+                raise _invalid(type, f"needs {kind} chunks with a valid {field}")
+        if kind == "block-end":
+            _check_block(type, chunk["block"])
+        elif kind == "finish" and not _is_reason(chunk["reason"]):
+            raise _invalid(type, "needs finish chunks whose reason has a kind")
 
+
+_FRAME = _needs(turn=_is_count, step=_is_count, attempt=_is_count, index=_is_count, chunks=_is_list)
 
 _CHECKS: dict[str, Callable[[str, Mapping[str, Any]], None]] = {
     "turn/start": _needs(turn=_is_count),
@@ -214,7 +234,7 @@ _CHECKS: dict[str, Callable[[str, Mapping[str, Any]], None]] = {
     "step/start": _needs(turn=_is_count, step=_is_count),
     "step/end": _needs(turn=_is_count, step=_is_count),
     "tool/call": _needs(turn=_is_count, step=_is_count, callId=_is_name, name=_is_text, arguments=_is_text),
-    "assistant/frame": _needs(turn=_is_count, step=_is_count, attempt=_is_count, index=_is_count, chunks=_are_chunks),
+    "assistant/frame": _check_frame,
     "agent/inbox/spliced": _check_splice,
     "request/header": _check_header,
     "request/context": _needs(provider=_is_name, model=_is_name),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from nbagent.session.projection import ProjectionUnit
@@ -19,7 +20,8 @@ def _init(_header: SessionHeader) -> Turns:
 def _apply(state: Turns, event: Event) -> Turns:
     kind, data = event.type, event.data
     if kind == "turn/start":
-        opened = {"turn": data["turn"], "startSeq": event.seq, "endSeq": None, "reason": None, "prompts": ()}
+        opened: dict[str, Any] = {"turn": data["turn"], "startSeq": event.seq, "endSeq": None, "reason": None}
+        opened |= {"prompts": (), "usage": {}}
         return (*state, opened)
     if not state:
         return state
@@ -27,7 +29,14 @@ def _apply(state: Turns, event: Event) -> Turns:
         return _changed(state, endSeq=event.seq, reason=data["reason"])
     if kind == "user/message" and state[-1]["endSeq"] is None:
         return _changed(state, prompts=(*state[-1]["prompts"], data["id"]))
+    if kind == "assistant/message" and "usage" in data:
+        return _changed(state, usage=_added(state[-1]["usage"], data["usage"]))
     return state
+
+
+def _added(total: Mapping[str, int], usage: Mapping[str, Any]) -> dict[str, int]:
+    counted = {name: tokens for name, tokens in usage.items() if type(tokens) is int}
+    return {**total, **{name: total.get(name, 0) + tokens for name, tokens in counted.items()}}
 
 
 def _changed(state: Turns, **fields: Any) -> Turns:
@@ -35,4 +44,7 @@ def _changed(state: Turns, **fields: Any) -> Turns:
 
 
 TURNS = ProjectionUnit("turns", 1, _init, _apply)
-"""A tuple of `{turn, startSeq, endSeq, reason, prompts}`; `prompts` are message ids."""
+"""A tuple of `{turn, startSeq, endSeq, reason, prompts, usage}`.
+
+`prompts` are message ids; `usage` adds up the tokens of the turn's answers, without fields that none of them reported.
+"""
