@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import tempfile
+
+import anyio
 import orjson
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nbagent.errors import StorageError
-from nbagent.session import Session
+from nbagent.session import Session, check_log
+from nbagent.session.repair import interrupted_turn_closers
+from nbagent.session.session import restored_event
 from nbagent.storage import JsonlStore
 from nbagent.types.events import Event
 from nbagent.types.frozen import freeze
 from nbagent.types.messages import Message, user_message
+from tests.session.logs import legal_logs
 
 from .conftest import HEADER, event, events, keep, refused, stored
 
@@ -173,3 +181,29 @@ async def test_a_session_that_was_written_through_reopens_as_it_was(tmp_path):
     assert again.events[:3] == live.events[:]
     assert again.events[3].type == "session/end-seed"
     assert again.messages() == live.messages()
+
+
+@settings(max_examples=40, deadline=None)
+@given(legal_logs().filter(len), st.floats(0, 1))
+def test_a_session_that_was_cut_anywhere_is_closed_and_continued_as_a_whole_log(lines, share):
+    async def resume(folder):
+        path = await keep(folder, *[restored_event(line, seq) for seq, line in enumerate(lines)])
+        content = path.read_bytes()
+        start = content.index(b"\n") + 1
+        path.write_bytes(content[: start + round(share * (len(content) - start))])
+        writer = await JsonlStore(folder).open("s1", "write")
+        found = await writer.read()
+        assert [each.to_json() for each in found] == lines[: len(found)]
+        closers = interrupted_turn_closers(found)
+        writer.append(closers)
+        session = Session(HEADER, [*found, *closers])
+        session.storage = lambda appended: writer.append([appended])
+        writer.append(session.events[session.first_live_seq :])
+        turns = [each.data["turn"] for each in found if each.type == "turn/start"]
+        session.append("turn/start", {"turn": len(turns) + 1})
+        await writer.close()
+        assert await stored(folder) == session.events[:]
+        check_log(session.events)
+
+    with tempfile.TemporaryDirectory() as folder:
+        anyio.run(resume, folder)
