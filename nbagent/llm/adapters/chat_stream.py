@@ -192,7 +192,7 @@ class ChatStream:
             self._finish_reason = reason.lower()
 
     def _take_usage(self, value: Any) -> None:
-        usage = usage_of(value)
+        usage = usage_of(value) if value else None
         if usage and (any(usage.values()) or self._usage is None):
             self._usage = usage
 
@@ -208,9 +208,12 @@ class ChatStream:
             self._say("text", content, chunks)
         if delta.get("refusal"):
             self._say("text", delta["refusal"], chunks)
-        calls: Any = delta.get("tool_calls") or {"function": delta.get("function_call")}
-        for call in _list(calls) or [calls]:
-            chunks += self._calls.take(_fields(call), self._next_block)
+        calls: Any = delta.get("tool_calls")
+        if not calls and delta.get("function_call"):
+            calls = {"function": delta["function_call"]}
+        if calls:
+            for call in _list(calls) or [calls]:
+                chunks += self._calls.take(_fields(call), self._next_block)
         for key in _MESSAGE_EXTRAS:
             if delta.get(key):
                 self._extras[key] = merged(self._extras.get(key), delta[key])
