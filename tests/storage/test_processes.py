@@ -43,11 +43,13 @@ from nbagent.storage import JsonlStore
 
 async def main(folder, forks):
     handle = await JsonlStore(folder).open("s1", "write")
-    child = os.fork() if forks else 0
-    if forks and not child:
+    # The child says who it is when it runs: until then it has not let go of what it inherited.
+    if forks and not os.fork():
+        os.write(1, b"%d\\n" % os.getpid())
         time.sleep(60)
         os._exit(0)
-    os.write(1, b"%d\\n" % child)
+    if not forks:
+        os.write(1, b"ready\\n")
     sys.stdin.read()
     await handle.close()
 
