@@ -59,9 +59,14 @@ class InputError(NbagentError):
 
 
 class SessionError(NbagentError):
-    """The session log refused an operation; nothing was stored."""
+    """The session log refused an operation; nothing was stored.
+
+    Attributes:
+        seq: Where a log that was being read is at fault, when it was.
+    """
 
     default_code = "SESSION_REFUSED"
+    seq: int | None = None
 
 
 class InvariantError(SessionError):

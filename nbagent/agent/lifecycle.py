@@ -17,7 +17,7 @@ from nbagent.agent.points import AgentCreated, AgentDisposed, SessionNotice
 from nbagent.agent.registry import AgentTable
 from nbagent.agent.scope import Scope
 from nbagent.cancellation import CancelSignal, Interrupted
-from nbagent.errors import InputError, LifecycleError
+from nbagent.errors import InputError, LifecycleError, SessionError, StorageError
 from nbagent.session import Session
 from nbagent.session.repair import interrupted_turn_closers
 from nbagent.storage import Handle
@@ -42,6 +42,11 @@ class AgentHandle:
         self._started = False
         self._done = anyio.Event()
         self._failures: list[Exception] = []
+
+    @property
+    def dropped_tail(self) -> bool:
+        """Whether the stored session ended in a record that was cut in the middle; it is dropped."""
+        return self._storage.dropped_tail
 
     async def dispose(self, *, keep_inbox: bool = False) -> None:
         """Stop the agent, end its turn in the log, close its file. Every call waits for the same teardown.
@@ -197,7 +202,10 @@ class Agents(AgentTable):
             raise
 
         def session() -> Session:
-            return Session(storage.header, stored, clock=self._runtime.clock)
+            try:
+                return Session(storage.header, stored, clock=self._runtime.clock)
+            except SessionError as fault:
+                raise _damaged(storage, fault) from fault
 
         return await self._publish(session, storage, len(stored), "resume", options, system, tools, setup, signal)
 
@@ -238,7 +246,7 @@ class Agents(AgentTable):
             runtime.projections.attach(session)
             undo.append(lambda: runtime.projections.detach(session))
             agent = Agent(runtime, session, scope, _with_stored_model(options, session))
-            undo.append(scope.close)
+            undo += [scope.close, agent.close]
             maintenance = agent.begin_maintenance()
             for each in tools:
                 scope.tools.register(as_tool(each))
@@ -320,6 +328,16 @@ def _with_stored_model(options: AgentOptions, session: Session) -> AgentOptions:
 def _check_signal(signal: CancelSignal | None, agent_id: str) -> None:
     if signal is not None and signal.aborted:
         raise _creation_aborted(signal, agent_id)
+
+
+def _damaged(storage: Handle, fault: SessionError) -> StorageError:
+    seq = fault.seq or 0
+    # A file has its header in line 1 and the first event, seq 0, in line 2.
+    where = f"session file {storage.path} is damaged in line {seq + 2}" if storage.path else f"event {seq} is damaged"
+    return StorageError(
+        f"{where} ({fault.message}); it is left as it is: restore it from a copy, or go on in a new session",
+        code="SESSION_DAMAGED",
+    )
 
 
 def _creation_aborted(signal: CancelSignal | None, agent_id: str) -> BaseException:

@@ -386,5 +386,4 @@ async def _make(home: Host, runtime: Runtime, name: str, plan: _Plan, recipe: _R
     except BaseException:
         await close()
         raise
-    dropped_tail = handle._storage.dropped_tail  # pyright: ignore[reportPrivateUsage]
-    return NotebookAgent(home, handle, name, on_dispose=close), dropped_tail
+    return NotebookAgent(home, handle, name, on_dispose=close), handle.dropped_tail

@@ -116,7 +116,11 @@ class Session:
         self._afterwards: list[Callable[[], object]] = []
         self.inherited_event_count = 0
         for value in events or ():
-            self.restore(value)
+            try:
+                self.restore(value)
+            except SessionError as fault:
+                fault.seq = len(self._events)
+                raise
         self.first_live_seq = len(self._events)
         if events is not None and not (self._events and self._events[-1].type == "session/end-seed"):
             self._commit(self._build("session/end-seed", freeze({}), None, None, ignorable=False))

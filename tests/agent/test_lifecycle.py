@@ -193,3 +193,33 @@ async def test_an_agent_is_refused_on_another_thread(world):
             return failure.value.code
 
         assert await anyio.to_thread.run_sync(elsewhere) == "WRONG_THREAD"
+
+
+async def test_a_stored_log_that_breaks_a_rule_is_named_by_its_line_and_left_as_it_is(world, tmp_path):
+    async with world(text("one"), store=JsonlStore(tmp_path)) as w:
+        await w.ask("first")
+    path = tmp_path / "s1.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    place = next(number for number, line in enumerate(lines) if b'"turn/start"' in line)
+    lines[place] = lines[place].replace(b'"turn":1', b'"turn":7')
+    path.write_bytes(b"".join(lines))
+    async with Runtime(store=JsonlStore(tmp_path)) as runtime:
+        with pytest.raises(StorageError) as failure:
+            await runtime.agents.resume("s1")
+        assert failure.value.code == "SESSION_DAMAGED"
+        assert f"s1.jsonl is damaged in line {place + 1} (" in failure.value.message
+    assert path.read_bytes() == b"".join(lines)
+
+
+async def test_an_agent_of_a_failed_creation_takes_no_input():
+    async with Runtime() as runtime:
+        kept = []
+
+        async def setup(scope, agent):
+            kept.append(agent)
+            raise ValueError("veto")
+
+        with pytest.raises(ValueError, match="veto"):
+            await runtime.agents.create(session_id="a", setup=setup)
+        with pytest.raises(LifecycleError):
+            kept[0].followup("hi")
