@@ -175,10 +175,13 @@ def _check_usable(folder: Path) -> None:
     import os
 
     existing = folder
-    while not existing.exists() and existing != existing.parent:
+    # Not the methods of a path: they raise inside a folder that may not be entered.
+    while not os.path.exists(existing) and existing != existing.parent:  # noqa: PTH110
         existing = existing.parent
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        fault = "is not a folder" if not existing.is_dir() else "cannot be written"
+    is_folder = os.path.isdir(existing)  # noqa: PTH112
+    effective = os.access in os.supports_effective_ids
+    if not is_folder or not os.access(existing, os.W_OK | os.X_OK, effective_ids=effective):
+        fault = "cannot be written" if is_folder else "is not a folder"
         raise StorageError(
             f"sessions cannot be kept in {folder}: {existing} {fault}; choose another folder with --session-dir, or name "
             "the notebook with NBAGENT_NOTEBOOK",

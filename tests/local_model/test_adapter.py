@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
+import anyio.to_thread
 import httpx
 import pytest
 
@@ -113,6 +114,8 @@ async def test_a_server_that_is_killed_in_the_middle_of_an_answer_leaves_a_failu
             server.process.kill()
             *_, last = [chunk async for chunk in stream]
             assert last["reason"]["error"]["code"] == "STREAM_TRUNCATED"
+            # A process that is about to be gone may still take a connection.
+            await anyio.to_thread.run_sync(server.process.wait)
             *_, last = [chunk async for chunk in adapter.stream(request_of(user_message("hi")), CancelSignal())]
             assert last["reason"]["error"]["code"] == "TRANSPORT"
 
