@@ -202,6 +202,8 @@ class TestTutorial:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # Tests that run in the background inherit that interrupts are ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         while "cell 4 of" not in process.stdout.readline():
             assert process.poll() is None

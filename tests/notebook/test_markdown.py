@@ -4,7 +4,7 @@ import re
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -213,6 +213,7 @@ def test_code_that_is_still_open_is_left_as_it_is() -> None:
 @given(st.text(alphabet="ab`*\\ \n-", max_size=60))
 @settings(max_examples=200, deadline=None)
 def test_foreseeing_never_loses_a_word(text: str) -> None:
+    assume("```" not in text)  # the word after a fence is the language of the code, which is not shown
     closed, rest = BlockSplitter(foresee=True).feed(text)
     shown = re.sub(r"<[^>]*>", "", "".join(closed) + rest)
     assert [c for c in shown if c in "ab"] == [c for c in text if c in "ab"]
