@@ -266,4 +266,4 @@ def test_status_is_announced_politely(notebook: Opened) -> None:
     status.wait_for()
     assert status.get_attribute("aria-live") == "polite"
     # The region is there before the first message of the turn is.
-    page.output(1).locator('[role=region][aria-busy="true"]').wait_for()
+    page.output(1).locator('[aria-busy="true"]').wait_for()
