@@ -188,7 +188,7 @@ def _call_html(call: Call, room: int, *, full: bool) -> str:
 def _labelled_html(label: str, text: str) -> str:
     return (
         f'<div style="margin: 6px 0 2px 0; {_QUIET}">{label}</div>'
-        f'<pre style="margin: 0; padding: 0; {_MONO}; white-space: pre-wrap; overflow-wrap: break-word; '
+        f'<pre style="margin: 0; padding: 0; {_MONO}; white-space: pre-wrap; word-break: normal; overflow-wrap: break-word; '
         f'max-height: 320px; overflow: auto; background: transparent">{html.escape(text)}</pre>'
     )
 
