@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nbagent.errors import InputError
+from nbagent.errors import InputError, LifecycleError
 from nbagent.notebook.reply import Reply
 from nbagent.notebook.roster import roster
 from nbagent.notebook.run import Run
@@ -153,15 +153,16 @@ class NotebookAgent:
             TurnError: The turn ended in an error; the reply so far is its `reply`.
             TimeoutError: It took longer (`WAIT_TIMEOUT`).
             InputError: `EMPTY_PROMPT`.
-            LifecycleError: `AGENT_DISPOSED`; `WOULD_DEADLOCK`, called on the agents' own thread.
+            LifecycleError: `AGENT_DISPOSED`; `WOULD_DEADLOCK`, called on the agents' own thread or in its own turn.
             StorageError: An event could not be stored.
         """
-        self.host.check_may_wait()
+        self.check_may_wait()
         run = self.launch(text)
         return run.result(timeout)
 
     async def arun(self, text: str | Message) -> Reply:
         """Like `run`, for async code on any loop; cancelling the awaiting task cancels the turn."""
+        self.check_not_own_turn()
         return await self.launch(text)
 
     def start(self, text: str | Message) -> Run:
@@ -219,7 +220,7 @@ class NotebookAgent:
             TurnError: One of those turns ended in an error.
             TimeoutError: It took longer than `timeout` seconds; the agent goes on.
         """
-        self.host.check_may_wait()
+        self.check_may_wait()
         future = self.host.submit(self.core.when_idle)
         with Interrupts(patience=1) as interrupts:
             wait(future, interrupts, timeout=timeout)
@@ -233,12 +234,36 @@ class NotebookAgent:
         Args:
             keep_inbox: Leave pending input in the session for whoever resumes it.
         """
-        self.host.check_may_wait()
+        self.check_may_wait()
         self.host.call(self._dispose, keep_inbox)
         roster.remove(self)
         shell = current_shell()
         if shell is not None and shell.user_ns.get(self.name) is self:
             del shell.user_ns[self.name]
+
+    def check_may_wait(self) -> None:
+        """Raise when the calling code would wait for itself: on the loop's thread, or inside this agent's own turn.
+
+        Raises:
+            LifecycleError: `WOULD_DEADLOCK`.
+        """
+        self.host.check_may_wait()
+        self.check_not_own_turn()
+
+    def check_not_own_turn(self) -> None:
+        """Raise when the calling code belongs to a turn of this agent.
+
+        Raises:
+            LifecycleError: `WOULD_DEADLOCK`.
+        """
+        from nbagent.agent.initiator import current_agent
+
+        if current_agent() is self.core:
+            raise LifecycleError(
+                f"{self.name} would wait for a turn of its own that cannot begin before this one ends: in its tools and "
+                "listeners use steer or followup",
+                code="WOULD_DEADLOCK",
+            )
 
     async def _dispose(self, keep_inbox: bool) -> None:
         try:

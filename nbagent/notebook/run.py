@@ -76,8 +76,11 @@ class Run:
             TurnError: The turn ended in an error; it carries the reply so far.
             StorageError: An event could not be stored.
             WaitTimeoutError: It took longer.
-            LifecycleError: `PROMPT_PENDING`, the prompt never got its turn.
+            LifecycleError: `PROMPT_PENDING`, the prompt never got its turn; `WOULD_DEADLOCK`, called in a turn of the
+                same agent.
         """
+        if not self.future.done():
+            self.agent.check_not_own_turn()
         with Interrupts(self.cancel) as interrupts:
             done = wait(self.future, interrupts, timeout=timeout)
         if interrupts.count:
@@ -106,6 +109,7 @@ class Run:
         import anyio
         import anyio.to_thread
 
+        self.agent.check_not_own_turn()
         try:
             # Its result is taken below; the thread only tells when it is there, whatever loop this is.
             await anyio.to_thread.run_sync(

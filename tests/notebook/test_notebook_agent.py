@@ -288,3 +288,21 @@ def test_the_loop_is_one_daemon_thread(scripted: Any) -> None:
     assert threads[0].daemon
     assert not host().on_loop
     assert host().call(lambda: host().on_loop)
+
+
+@pytest.mark.parametrize("wait", ["run", "wait", "result", "dispose"])
+def test_a_tool_cannot_wait_for_the_turn_that_waits_for_it(scripted: Any, wait: str) -> None:
+    @nbagent.tool
+    def selfish() -> str:
+        """Wait for oneself."""
+        agent = roster.get("analyst")
+        assert agent is not None
+        return str(
+            {"run": lambda: agent.run("x"), "result": lambda: agent.start("x").result()}.get(
+                wait, getattr(agent, wait, None)
+            )()
+        )
+
+    agent = scripted(tool_calls(("c1", "selfish", {})), text("done"), text("later"), tools=[selfish])
+    reply = agent.run("go", timeout=20)
+    assert reply.tool_calls[0].result.startswith("Error: analyst would wait for a turn of its own")
