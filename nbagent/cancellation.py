@@ -5,15 +5,16 @@ Code that runs on behalf of a turn is handed a `CancelSignal`. Cancelling is a p
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import anyio
 
+from nbagent.logs import logger
+
 __all__ = ("CancelSignal", "Interrupted")
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 _T = TypeVar("_T")
 
 

@@ -11,15 +11,15 @@ hears everything below it.
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from nbagent.errors import InputError, LifecycleError
+from nbagent.logs import logger
 
 __all__ = ("POINTS", "Hooks", "Listener")
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 Listener = Callable[..., Any]
 

@@ -14,10 +14,11 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "nbagent"
 LAYERS = (
     ("errors",),
-    ("cancellation",),
-    ("hooks",),
     ("types",),
     ("secrets",),
+    ("logs",),
+    ("cancellation",),
+    ("hooks",),
     ("session",),
     ("storage",),
     ("llm",),

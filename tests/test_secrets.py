@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nbagent.hooks import Hooks
 from nbagent.secrets import StreamMask, mask, mask_json
 from nbagent.session import Session
 from nbagent.types.frozen import FrozenDict, FrozenList, freeze
@@ -166,3 +167,18 @@ def _seconds(work):
     for _ in range(100):
         work()
     return (perf_counter() - start) / 100
+
+
+def test_logs_of_the_package_hold_no_secret(monkeypatch, caplog) -> None:
+    monkeypatch.setenv("LOGGED_API_KEY", "sk-logged-0123456789")
+    caplog.set_level("DEBUG")
+
+    def listener(_payload) -> None:
+        raise ValueError("refused sk-logged-0123456789")
+
+    hooks = Hooks()
+    hooks.on("agent/status", listener)
+    hooks.notify("agent/status", None)
+    assert "[masked LOGGED_API_KEY]" in caplog.text
+    assert "ValueError" in caplog.text
+    assert "sk-logged" not in caplog.text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +15,7 @@ from nbagent.agent.request import RequestLog
 from nbagent.agent.scope import Scope
 from nbagent.errors import LifecycleError
 from nbagent.hooks import Listener
+from nbagent.logs import logger
 from nbagent.session import Session
 from nbagent.types.config import CancelCause
 from nbagent.types.messages import Message, user_message
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Agent", "AgentOptions")
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 Status = Literal["idle", "running"]
 

@@ -6,7 +6,6 @@ turn runs as a task. Whatever happens to that task, a turn that was started is e
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
@@ -21,11 +20,12 @@ from nbagent.agent.recovery import recorded_recovery
 from nbagent.agent.step import run_step
 from nbagent.cancellation import CancelSignal, Interrupted
 from nbagent.errors import LlmError, error_chain
+from nbagent.logs import logger
 from nbagent.types.messages import Message
 
 __all__ = ("Driver",)
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 _T = TypeVar("_T")
 _GRACE = 0.1
 """Seconds that a listener gets to end by itself when the turn is cancelled."""

@@ -141,4 +141,10 @@ def connect(provider: str, *, base_url: str | None = None, environ: Mapping[str,
         )
     from nbagent.llm.adapters import create
 
-    return create("openai-chat", base_url=address, api_key=key or None, dialect=route.dialect)
+    return create(
+        "openai-chat",
+        base_url=address,
+        api_key=key or None,
+        dialect=route.dialect,
+        key_name=route.key_variable or "the API key",
+    )

@@ -10,7 +10,6 @@ import atexit
 import concurrent.futures
 import contextlib
 import inspect
-import logging
 import os
 import threading
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nbagent.errors import LifecycleError
+from nbagent.logs import logger
 from nbagent.notebook.waiting import Interrupts, StoppedByUser, wait
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Host", "host")
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 _EXIT_LIMIT = 1.0
 """Seconds that agents get to end their turns when the process exits; a kernel is killed after about two."""

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from nbagent.errors import SessionError
+from nbagent.logs import logger
 from nbagent.session.session import Session
 from nbagent.types.events import Event, SessionHeader
 
 __all__ = ("ProjectionRegistry", "ProjectionUnit")
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ tells observers; an observer's failure is logged and contained, it never un-comm
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any, cast, overload
 
 from nbagent.errors import SessionError
 from nbagent.hooks import Hooks
+from nbagent.logs import logger
 from nbagent.secrets import mask_json
 from nbagent.session.header import RequestFold
 from nbagent.session.invariants import LogInvariants
@@ -27,7 +27,7 @@ from nbagent.types.messages import Message
 
 __all__ = ("EventLog", "Session", "SessionEvent", "check_log", "restored_event")
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 _ENVELOPE = frozenset({"type", "seq", "time", "data", "surfaceOp", "sourceEventSeqs", "ignorable"})
 
 

@@ -115,7 +115,8 @@ async def read_reply(protocol: str, base_url: str, dialect: Any = None, **option
 
     Returns:
         `{text, reasoning, tool_calls, finish, usage, error}`: tool calls `{id, name, arguments}`, with `invalid` and
-        `arguments_raw` where the arguments are no JSON object; usage `{input, output, cache_read, reasoning}` or none;
+        `arguments_raw` where the arguments are no JSON object, and `provider_extra` where the server attached something
+        that it wants back; usage `{input, output, cache_read, reasoning}` or none;
         `error` the failure's code in small letters, or none.
     """
     adapter = create(protocol, base_url=base_url, api_key="test-key", dialect=dialect, **options)
@@ -141,7 +142,9 @@ def _reply(assembler: Assembler) -> dict[str, Any]:
     finish = assembler.finish or {"kind": "stop"}
     error = finish.get("error")
     blocks = assembler.blocks()
-    calls = [_call(block) for block in blocks if block["type"] == "tool-call"]
+    state = assembler.replay_state()
+    attached: list[Any] = state["blocks"] if state is not None else [None] * len(blocks)
+    calls = [_call(block, extra) for block, extra in zip(blocks, attached, strict=True) if block["type"] == "tool-call"]
     usage = assembler.usage
     return {
         "text": "".join(block["text"] for block in blocks if block["type"] == "text"),
@@ -160,8 +163,10 @@ def _reply(assembler: Assembler) -> dict[str, Any]:
     }
 
 
-def _call(block: dict[str, Any]) -> dict[str, Any]:
+def _call(block: dict[str, Any], extra: Any) -> dict[str, Any]:
     call: dict[str, Any] = {"id": block["id"], "name": block["name"]}
+    if extra:
+        call["provider_extra"] = extra
     try:
         arguments = json.loads(block["arguments"] or "{}")
     except ValueError:

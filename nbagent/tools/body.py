@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-import logging
 import math
 import threading
 from collections.abc import Awaitable, Callable
@@ -18,6 +17,7 @@ import anyio.to_thread
 
 from nbagent.cancellation import CancelSignal, Interrupted
 from nbagent.errors import ToolError
+from nbagent.logs import logger
 from nbagent.tools.current import CurrentCall, serving
 from nbagent.tools.outcome import ToolOutcome, aborted_outcome, accept_content, failed, failure_of
 from nbagent.tools.points import ToolCall
@@ -27,7 +27,7 @@ from nbagent.types.frozen import FrozenDict
 
 __all__ = ("MainThread", "run_body", "success_of")
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 _GRACE = 0.1
 """Seconds that an async body gets to notice a cancel before its awaits are cancelled."""
 _THREADS = 64

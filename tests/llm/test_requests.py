@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+import pytest
+
+from nbagent.errors import LlmError
 from nbagent.llm.adapters.openai_chat import OpenAiChatAdapter
 from nbagent.llm.dialects import CUSTOM, DEEPSEEK, OPENAI
 from nbagent.types.config import CallConfig, Request, ToolDeclaration, ToolHistory
@@ -19,16 +23,19 @@ from nbagent.types.messages import (
 )
 
 
-def body_of(*messages, dialect=CUSTOM, tools=(), adapter=None, **config):
-    adapter = adapter or OpenAiChatAdapter(base_url="http://127.0.0.1:1/v1", dialect=dialect)
-    request = Request(
+def request_of(*messages, tools=(), **config):
+    return Request(
         config=CallConfig.of({"provider": "p", "model": "m", **config}),
         messages=messages,
         tools=tools,
         tool_history=ToolHistory.of({"tools": [], "updates": []}),
         session_id="s",
     )
-    return json.loads(adapter.body(request))
+
+
+def body_of(*messages, dialect=CUSTOM, tools=(), adapter=None, **config):
+    adapter = adapter or OpenAiChatAdapter(base_url="http://127.0.0.1:1/v1", dialect=dialect)
+    return json.loads(adapter.body(request_of(*messages, tools=tools, **config)))
 
 
 def said(*blocks):
@@ -121,9 +128,68 @@ def test_a_prefill_is_the_last_message_and_extra_fields_are_merged():
     assert body["stop"] == ["</call>"]
 
 
-def test_a_message_is_encoded_once():
+def test_fields_that_the_adapter_needs_cannot_be_overridden():
+    with pytest.raises(LlmError, match="extraBody may not set messages"):
+        body_of(user_message("x"), extraBody={"messages": []})
+
+
+def test_every_call_is_answered_right_after_its_message_whatever_the_log_holds():
+    sent = body_of(
+        said(tool_call_block("a", "f", "{}"), tool_call_block("b", "g", "{}")),
+        user_message("hurry"),
+        tool_message("b", [text_block("two")], is_error=False),
+        said(text_block("done")),
+        tool_message("a", [text_block("late")], is_error=False),
+        tool_message("nobody", [text_block("orphan")], is_error=False),
+        user_message("next"),
+    )["messages"]
+    assert [(message["role"], message.get("tool_call_id", message["content"])) for message in sent] == [
+        ("assistant", ""),
+        ("tool", "b"),
+        ("tool", "a"),
+        ("user", "hurry"),
+        ("assistant", "done"),
+        ("user", "next"),
+    ]
+    assert sent[2]["content"].startswith("(no result is recorded")
+
+
+def test_images_of_results_follow_the_results():
+    sent = body_of(
+        said(tool_call_block("a", "f", "{}"), tool_call_block("b", "f", "{}")),
+        tool_message("a", [image_block("image/png", "aGk=")], is_error=False),
+        tool_message("b", [text_block("two")], is_error=False),
+        dialect=OPENAI,
+    )["messages"]
+    assert [message["role"] for message in sent] == ["assistant", "tool", "tool", "user"]
+    assert sent[1]["content"] == "[image]"
+    assert sent[3]["content"][1]["image_url"]["url"] == "data:image/png;base64,aGk="
+
+
+@pytest.mark.parametrize(("provider", "returned"), [("p", True), ("other", False)])
+def test_what_a_route_attached_goes_back_to_that_route_alone(provider, returned):
+    state = {"blocks": [None, {"extra_content": {"signature": "S"}}], "message": {"reasoning_details": [{"data": "D"}]}}
+    message = assistant_message(
+        [text_block("hm"), tool_call_block("a", "f", "{}")], provider=provider, model="m", replay_state=state
+    )
+    sent = body_of(message, tool_message("a", [text_block("1")], is_error=False))["messages"][0]
+    assert sent["tool_calls"][0].get("extra_content") == ({"signature": "S"} if returned else None)
+    assert sent.get("reasoning_details") == ([{"data": "D"}] if returned else None)
+
+
+def test_a_history_that_grew_is_sent_as_the_same_bytes_and_encoded_only_where_it_grew():
     adapter = OpenAiChatAdapter(base_url="http://127.0.0.1:1/v1")
     history = [user_message(f"m{n}") for n in range(50)]
-    first = adapter._messages.encode(history)
-    again = adapter._messages.encode([*history, user_message("new")])
+    first = adapter._histories.encode(request_of(*history))
+    again = adapter._histories.encode(request_of(*history, user_message("new")))
     assert all(before is after for before, after in zip(first, again, strict=False))
+    changed = adapter._histories.encode(request_of(system_message("new prompt"), *history))
+    assert all(before is after for before, after in zip(first, changed[1:], strict=True))
+
+
+def test_sessions_do_not_mix_their_histories():
+    adapter = OpenAiChatAdapter(base_url="http://127.0.0.1:1/v1")
+    for number in range(200):
+        request = replace(request_of(user_message(f"m{number}")), session_id=f"s{number % 100}")
+        assert json.loads(adapter.body(request))["messages"] == [{"role": "user", "content": f"m{number}"}]
+    assert len(adapter._histories._histories) == 64

@@ -23,7 +23,7 @@ def create(
         base_url: Where the protocol's paths begin, such as `http://127.0.0.1:8000/v1`.
         api_key: Sent as a bearer token; none for servers that want none.
         dialect: How this server differs.
-        options: `idle_seconds`, how long the server may send nothing.
+        options: `idle_seconds`, how long the server may send nothing; `key_name`, what messages call the key.
 
     Raises:
         InputError: `UNKNOWN_PROTOCOL`, `INVALID_BASE_URL`, `INVALID_CREDENTIAL`.

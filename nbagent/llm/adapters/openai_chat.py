@@ -10,7 +10,7 @@ import orjson
 
 from nbagent.cancellation import CancelSignal
 from nbagent.errors import InputError, LlmError
-from nbagent.llm.adapters.chat_messages import ChatMessages
+from nbagent.llm.adapters.chat_history import ChatHistories
 from nbagent.llm.adapters.chat_stream import ChatStream
 from nbagent.llm.dialects import CUSTOM, ChatDialect
 from nbagent.llm.transport import IDLE_SECONDS, Transport
@@ -24,12 +24,15 @@ class OpenAiChatAdapter:
     """Speaks chat completions to one server.
 
     A call configuration may carry, beyond the common fields: `temperature`; `stop`, a list of texts; `prefill`, text
-    with which the answer has to begin; `extraBody`, fields merged into the request body as they are.
+    that stands as the beginning of the answer, for servers that continue it (DeepSeek does under its `/beta` address);
+    `extraBody`, an object whose fields are merged into the request body as they are. A listener of `agent/request` sets
+    them; they stay for later requests until it takes them out.
 
     Args:
         base_url: Where `/chat/completions` is.
         api_key: Sent as a bearer token; none for servers that want none.
         dialect: How this server differs.
+        key_name: What the user knows the key by, for the message that it was refused.
         idle_seconds: How long the server may send nothing.
 
     Raises:
@@ -42,6 +45,7 @@ class OpenAiChatAdapter:
         base_url: str,
         api_key: str | None = None,
         dialect: ChatDialect = CUSTOM,
+        key_name: str = "the API key",
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         headers = {"content-type": "application/json", "accept": "text/event-stream"}
@@ -49,9 +53,10 @@ class OpenAiChatAdapter:
             check_key(api_key)
             headers["authorization"] = f"Bearer {api_key}"
         self._api_key = api_key
+        self._key_name = key_name
         self._dialect = dialect
         self._transport = Transport(base_url, headers, idle_seconds=idle_seconds)
-        self._messages = ChatMessages(dialect)
+        self._histories = ChatHistories(dialect)
 
     def facts(self, model: str) -> ModelFacts:  # noqa: ARG002 - a dialect knows its server, not each model
         """What the dialect knows."""
@@ -75,12 +80,12 @@ class OpenAiChatAdapter:
             for chunk in parser.usage_chunks():
                 yield chunk
             kind = "aborted" if signal.aborted else "error"
-            yield finish(kind, error=self._without_key(failure).facts())
+            yield finish(kind, error=self._told(failure).facts())
 
     def body(self, request: Request) -> bytes:
         """The exact body of a request."""
         head = orjson.dumps(_head(request.config, request, self._dialect))
-        messages = self._messages.encode(request.messages)
+        messages = self._histories.encode(request)
         prefill = request.config.get("prefill")
         if prefill:
             message: dict[str, Any] = {"role": "assistant", "content": prefill}
@@ -93,11 +98,15 @@ class OpenAiChatAdapter:
         """Close the connections."""
         await self._transport.aclose()
 
-    def _without_key(self, failure: LlmError) -> LlmError:
-        if self._api_key and self._api_key in failure.message:
-            facts = failure.facts()
-            return LlmError.from_facts({**facts, "message": failure.message.replace(self._api_key, "[masked key]")})
-        return failure
+    def _told(self, failure: LlmError) -> LlmError:
+        """The failure without the key, and with what to look at when the key was refused."""
+        message = failure.message
+        if self._api_key:
+            message = message.replace(self._api_key, "[masked key]")
+        if failure.code == "AUTH":
+            given = "check" if self._api_key else "it was asked without a key: set"
+            message = f"{message.rstrip('.')} ({given} {self._key_name})"
+        return failure if message == failure.message else LlmError.from_facts({**failure.facts(), "message": message})
 
 
 def check_key(api_key: str) -> None:
@@ -131,5 +140,9 @@ def _head(config: CallConfig, request: Request, dialect: ChatDialect) -> dict[st
         head["tools"] = [{"type": "function", "function": tool} for tool in request.tools]
     extra = config.get("extraBody")
     if isinstance(extra, dict):
-        head.update(cast("dict[str, Any]", extra))
+        fields = cast("dict[str, Any]", extra)
+        taken = sorted({"messages", "stream"} & fields.keys())
+        if taken:
+            raise LlmError(f"extraBody may not set {taken[0]}: the adapter does", code="INVALID_REQUEST")
+        head.update(fields)
     return head

@@ -7,15 +7,16 @@ time, in turn.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
 from typing import Protocol
 
+from nbagent.logs import logger
+
 __all__ = ("FlushTick", "Flushable", "flush_tick")
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 _INTERVAL = 0.05
 """Seconds between messages of all views together: 20 a second."""

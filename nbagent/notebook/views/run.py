@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextvars
-import logging
 import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from nbagent.logs import logger
 from nbagent.notebook.transcript import TurnTranscript
 from nbagent.notebook.turn_items import TurnState
 from nbagent.notebook.views.budget import flush_tick
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ("RunView",)
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 _NO_STOP = "This kernel hears the Stop button only after the cell. Use the kernel's interrupt button."
 

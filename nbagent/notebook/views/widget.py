@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
@@ -11,9 +10,11 @@ from typing import Any, cast
 import anywidget
 import traitlets
 
+from nbagent.logs import logger
+
 __all__ = ("ViewWidget", "honour_subshells", "view_source")
 
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 @cache
