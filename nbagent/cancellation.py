@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import anyio
 
 from nbagent.logs import logger
+from nbagent.registration import enlist
 
 __all__ = ("CancelSignal", "Interrupted")
 
@@ -38,26 +39,17 @@ class CancelSignal:
             return False
         self.aborted = True
         self.reason = reason
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            try:
-                callback()
-            except Exception:
-                _log.exception("a cancel observer failed")
+        for callback in list(self._callbacks):
+            _tell(callback)
+        self._callbacks.clear()
         return True
 
     def subscribe(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call `callback` once on abort (at once when already aborted); answers a function that unsubscribes."""
         if self.aborted:
-            callback()
+            _tell(callback)
             return lambda: None
-        self._callbacks.append(callback)
-
-        def unsubscribe() -> None:
-            if callback in self._callbacks:
-                self._callbacks.remove(callback)
-
-        return unsubscribe
+        return enlist(self._callbacks, callback)
 
     def child(self) -> CancelSignal:
         """A signal that follows this one and can also be cancelled alone."""
@@ -102,3 +94,10 @@ class CancelSignal:
         finally:
             unsubscribe()
         raise Interrupted
+
+
+def _tell(callback: Callable[[], object]) -> None:
+    try:
+        callback()
+    except Exception:
+        _log.exception("a cancel observer failed")

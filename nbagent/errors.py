@@ -154,25 +154,29 @@ def error_chain(error: BaseException) -> str:
     The outermost message (the class name when it is empty), members of a group in brackets, then the causes
     joined by `: `; a cause that repeats its wrapper's text is skipped, a cycle ends in `<circular cause>`.
     """
+    return _chain(error, frozenset())
+
+
+def _chain(error: BaseException, above: frozenset[int]) -> str:
     parts: list[str] = []
-    seen: set[int] = set()
+    seen = set(above)
     current: BaseException | None = error
     while current is not None:
         if id(current) in seen:
             parts.append("<circular cause>")
             break
         seen.add(id(current))
-        text = _own_text(current)
+        text = _own_text(current, frozenset(seen))
         if not parts or parts[-1] != text:
             parts.append(text)
         current = current.__cause__
     return ": ".join(parts)
 
 
-def _own_text(error: BaseException) -> str:
+def _own_text(error: BaseException, above: frozenset[int]) -> str:
     try:
         if isinstance(error, BaseExceptionGroup):
-            members = "; ".join(error_chain(member) for member in error.exceptions)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType, reportUnknownArgumentType]
+            members = "; ".join(_chain(member, above) for member in error.exceptions)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType, reportUnknownArgumentType]
             return f"{error.message} [{members}]"
         text = str(error)
     except Exception:  # an exception whose str() raises must still be reported

@@ -16,6 +16,7 @@ from typing import Any
 
 from nbagent.errors import InputError, LifecycleError
 from nbagent.logs import logger
+from nbagent.registration import enlist
 
 __all__ = ("POINTS", "Hooks", "Listener")
 
@@ -81,14 +82,7 @@ class Hooks:
             raise InputError(f'a listener of "{point}" must be {shape}', code="INVALID_LISTENER")
         if self._closed:
             raise LifecycleError("this layer is disposed and takes no more listeners", code="SCOPE_DISPOSED")
-        self._listeners.setdefault(point, []).append(listener)
-
-        def remove() -> None:
-            listeners = self._listeners.get(point, [])
-            if listener in listeners:
-                listeners.remove(listener)
-
-        return remove
+        return enlist(self._listeners.setdefault(point, []), listener)
 
     def close(self) -> None:
         """Forget every listener of this layer and refuse new ones."""

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "nbagent"
 LAYERS = (
-    ("errors",),
+    ("errors", "registration"),
     ("types",),
     ("secrets",),
     ("logs",),

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 from nbagent.errors import SessionError
 from nbagent.logs import logger
+from nbagent.registration import enlist
 from nbagent.session.session import Session
 from nbagent.types.events import Event, SessionHeader
 
@@ -128,14 +129,7 @@ class ProjectionRegistry:
     def subscribe(self, session: Session, key: str, callback: Callable[[Any], object]) -> Callable[[], None]:
         """Call `callback(state)` after each commit that changed the state; answers a function that unsubscribes."""
         self.state(session, key)
-        callbacks = self._registrations[key].cells[session].callbacks
-        callbacks.append(callback)
-
-        def unsubscribe() -> None:
-            if callback in callbacks:
-                callbacks.remove(callback)
-
-        return unsubscribe
+        return enlist(self._registrations[key].cells[session].callbacks, callback)
 
     def _drive(self, session: Session) -> None:
         for registration in list(self._registrations.values()):

@@ -15,6 +15,7 @@ from typing import Any, cast, overload
 from nbagent.errors import SessionError
 from nbagent.hooks import Hooks
 from nbagent.logs import logger
+from nbagent.registration import enlist
 from nbagent.secrets import mask_json
 from nbagent.session.header import RequestFold
 from nbagent.session.invariants import LogInvariants
@@ -210,13 +211,7 @@ class Session:
 
     def subscribe(self, observer: Callable[[Event], object]) -> Callable[[], None]:
         """Tell `observer` of every commit, before other listeners; answers a function that unsubscribes."""
-        self._observers.append(observer)
-
-        def unsubscribe() -> None:
-            if observer in self._observers:
-                self._observers.remove(observer)
-
-        return unsubscribe
+        return enlist(self._observers, observer)
 
     def after_publication(self, callback: Callable[[], object]) -> None:
         """Call `callback` when no append is being published: now, or as soon as the present one has unwound."""

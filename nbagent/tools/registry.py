@@ -9,6 +9,7 @@ from typing import Any
 
 from nbagent.errors import InputError, LifecycleError
 from nbagent.hooks import Hooks
+from nbagent.registration import enlist
 from nbagent.tools.body import MainThread
 from nbagent.tools.points import ToolCall
 from nbagent.tools.tool import Tool, as_tool
@@ -77,13 +78,7 @@ class ToolRegistry:
         self._check_open()
         if inspect.iscoroutinefunction(guard):
             raise InputError("a guard must be a plain function; use tools/pre-execute to wait", code="INVALID_LISTENER")
-        self._guards.append(guard)
-
-        def remove() -> None:
-            if guard in self._guards:
-                self._guards.remove(guard)
-
-        return remove
+        return enlist(self._guards, guard)
 
     def restrict(
         self, names: Sequence[str] | None = None, *, without: Sequence[str] | None = None
