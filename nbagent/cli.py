@@ -1,4 +1,4 @@
-"""The command `nbagent`: runs the first tutorial notebook, or opens it in JupyterLab.
+"""The command `nbagent`: runs a tutorial notebook, the first when none is named, or opens it in JupyterLab.
 
 The notebook is never run where it is installed: each run works on a copy in the current folder, and a copy that somebody
 has changed is left as it is.
@@ -45,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     try:
-        return _open_in_lab(Path.cwd(), rest) if options.lab else _run(Path.cwd())
+        name = _tutorial(options.notebook, lab_options=bool(rest))
+        return _open_in_lab(name, Path.cwd(), rest) if options.lab else _run(name, Path.cwd())
     except NbagentError as fault:
         print(f"nbagent: {fault}", file=sys.stderr)
         return 1
@@ -62,21 +63,28 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     tutorial = commands.add_parser(
         "tutorial",
-        help="run the first tutorial notebook and show what it prints; needs no key",
-        description="Run the first tutorial notebook on a copy in the current folder and show what it prints. "
+        help="run a tutorial notebook and show what it prints; needs no key",
+        description="Run a tutorial notebook on a copy in the current folder and show what it prints. "
         "It needs no key and no network.",
         allow_abbrev=False,
     )
     tutorial.add_argument(
+        "notebook",
+        nargs="?",
+        default=_TUTORIAL,
+        metavar="NOTEBOOK",
+        help="which one: its file name or the number that it begins with; the first when none is named",
+    )
+    tutorial.add_argument(
         "--lab",
         action="store_true",
-        help="open the copy in JupyterLab instead; what else is given goes to JupyterLab (for example --no-browser)",
+        help="open the copy in JupyterLab instead; what else is given goes to JupyterLab (for example --no-browser or --port=8889)",
     )
     return parser
 
 
-def _run(folder: Path) -> int:
-    path, note = working_copy(_TUTORIAL, folder)
+def _run(name: str, folder: Path) -> int:
+    path, note = working_copy(name, folder)
     print(f"Running {path.name} in {folder}{note}", flush=True)
     notebook = _read(path)
     fault: NbagentError | None = None
@@ -95,13 +103,13 @@ def _run(folder: Path) -> int:
     return 0
 
 
-def _open_in_lab(folder: Path, rest: Sequence[str]) -> int:
+def _open_in_lab(name: str, folder: Path, rest: Sequence[str]) -> int:
     if importlib.util.find_spec("jupyterlab") is None:
         raise InputError(
             "JupyterLab is not installed here: run .venv/bin/pip install '.[lab]' in the folder of nbagent's source",
             code="MISSING_PACKAGE",
         )
-    path, note = working_copy(_TUTORIAL, folder, keep_changes=True)
+    path, note = working_copy(name, folder, keep_changes=True)
     print(f"Opening {path.name} in {folder}{note}", flush=True)
     command = [sys.executable, "-m", "jupyterlab", str(path), *rest]
     # JupyterLab asks for this where the user is root, as in most containers; it still listens on loopback with a token.
@@ -117,14 +125,32 @@ def _open_in_lab(folder: Path, rest: Sequence[str]) -> int:
 # -- the notebook and its copy -----------------------------------------------------------------------------------------
 
 
+def _folders() -> tuple[Path, Path]:
+    """Where notebooks that come with the package are: installed, or in a source folder."""
+    package = Path(nbagent.__file__).parent
+    return package / "notebooks", package.parent / "notebooks"
+
+
+def _tutorial(wanted: str, *, lab_options: bool) -> str:
+    """File name of the tutorial that somebody named by its file name, with or without the ending, or by its number."""
+    shipped = sorted({path.stem for folder in _folders() for path in folder.glob("*.ipynb")})
+    for stem in shipped:
+        if wanted in {f"{stem}.ipynb", stem, stem.partition("-")[0]}:
+            return f"{stem}.ipynb"
+    if not shipped:
+        # Said with the name of the file that is missing.
+        return _TUTORIAL
+    hint = "; options for JupyterLab are written --option=value" if lab_options else ""
+    raise InputError(f"there is no tutorial {wanted!r}; there is: {', '.join(shipped)}{hint}", code="NOTEBOOK_NOT_FOUND")
+
+
 def shipped_notebook(name: str) -> Path:
     """Where a notebook that comes with the package is, installed or in a source folder.
 
     Raises:
         InputError: `NOTEBOOK_NOT_FOUND`.
     """
-    package = Path(nbagent.__file__).parent
-    for folder in (package / "notebooks", package.parent / "notebooks"):
+    for folder in _folders():
         if (folder / name).is_file():
             return folder / name
     raise InputError(f"{name} is not in this installation of nbagent: install it again", code="NOTEBOOK_NOT_FOUND")

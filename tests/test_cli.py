@@ -18,7 +18,7 @@ from filelock import FileLock
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 import nbagent
-from nbagent.cli import execute, shipped_notebook, transcript, working_copy
+from nbagent.cli import _tutorial, execute, shipped_notebook, transcript, working_copy
 from nbagent.errors import LifecycleError, StorageError
 from tests.browser.harness import free_port
 
@@ -57,10 +57,29 @@ class TestUse:
         assert done.returncode == 0
         assert "--lab" in done.stdout
 
-    @pytest.mark.parametrize("arguments", [["nothing"], ["tutorial", "--nothing"], ["tutorial", "extra"]])
+    @pytest.mark.parametrize("arguments", [["nothing"], ["tutorial", "--nothing"], ["tutorial", "01", "extra"]])
     def test_a_wrong_use_is_exit_code_2_and_makes_nothing(self, tmp_path: Path, arguments: list[str]) -> None:
         assert command(*arguments, cwd=tmp_path).returncode == 2
         assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize("name", ["99", "01-first", "../notebooks/01-first-agent.ipynb", ""])
+    def test_a_tutorial_that_does_not_exist_is_one_line_that_names_those_that_do(
+        self, tmp_path: Path, name: str
+    ) -> None:
+        done = command("tutorial", name, cwd=tmp_path)
+        assert done.returncode == 1
+        assert done.stderr == f"nbagent: there is no tutorial {name!r}; there is: 01-first-agent\n"
+        assert list(tmp_path.iterdir()) == []
+
+    def test_an_option_for_jupyterlab_whose_value_stands_apart_is_told(self, tmp_path: Path) -> None:
+        done = command("tutorial", "--lab", "--port", "8889", cwd=tmp_path)
+        assert done.returncode == 1
+        assert "--option=value" in done.stderr
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize("name", ["01", "01-first-agent", NAME])
+    def test_a_tutorial_is_named_by_its_number_or_its_file(self, name: str) -> None:
+        assert _tutorial(name, lab_options=False) == NAME
 
     def test_without_jupyterlab_it_says_how_to_get_it(self, tmp_path: Path) -> None:
         code = "import sys; sys.modules['jupyterlab'] = None; from nbagent.cli import main; sys.exit(main())"
@@ -170,8 +189,10 @@ class TestTutorial:
         shipped = nbformat.read(shipped_notebook(NAME), as_version=4)
         ran = nbformat.read(tmp_path / NAME, as_version=4)
         assert [cell.get("outputs") for cell in ran.cells] == [cell.get("outputs") for cell in shipped.cells]
-        (session,) = (tmp_path / "01-first-agent.nbagent").glob("*.jsonl")
-        assert json.loads(session.read_text().partition("\n")[0])["notebook"] == NAME
+        sessions = sorted((tmp_path / "01-first-agent.nbagent").glob("*.jsonl"))
+        assert [session.name.partition("-")[0] for session in sessions] == ["analyst", "counter"]
+        for session in sessions:
+            assert json.loads(session.read_text().partition("\n")[0])["notebook"] == NAME
 
     def test_it_runs_again_in_the_same_folder(self, tmp_path: Path) -> None:
         first, second = (command("tutorial", cwd=tmp_path) for _ in range(2))

@@ -87,7 +87,7 @@ class AgentHandle:
         agent.hooks.notify("agent/disposed", AgentDisposed(agent))
         agent.hooks.notify("session/disposed", SessionNotice(agent.session, agent))
         runtime.projections.detach(agent.session)
-        await self._stage(agent.scope.close)
+        await self._stage(agent.scope.aclose)
 
     async def _stage(self, stage: Callable[[], Any]) -> None:
         try:
@@ -246,7 +246,7 @@ class Agents(AgentTable):
             runtime.projections.attach(session)
             undo.append(lambda: runtime.projections.detach(session))
             agent = Agent(runtime, session, scope, _with_stored_model(options, session))
-            undo += [scope.close, agent.close]
+            undo += [scope.aclose, agent.close]
             maintenance = agent.begin_maintenance()
             for each in tools:
                 scope.tools.register(as_tool(each))

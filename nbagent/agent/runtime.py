@@ -121,7 +121,7 @@ class Runtime:
                 try:
                     await self.agents.dispose_all()
                 finally:
-                    await self.scope.llm.aclose()
+                    await self.scope.aclose()
         finally:
             self._tasks = None
             # The body's own error goes on by itself; given to the group it would come out wrapped.

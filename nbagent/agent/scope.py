@@ -35,8 +35,9 @@ class Scope:
         """Listen to an extension point in this layer; answers a function that removes the listener."""
         return self.hooks.on(point, listener)
 
-    def close(self) -> None:
-        """Forget everything registered in this layer."""
+    async def aclose(self) -> None:
+        """Forget everything registered in this layer and close the connections of its routes."""
         self.tools.close()
         self.prompt.close()
         self.hooks.close()
+        await self.llm.aclose()

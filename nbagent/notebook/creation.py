@@ -346,16 +346,13 @@ async def _make(home: Host, runtime: Runtime, name: str, plan: _Plan, recipe: _R
     from nbagent.llm.routes import parse_model
 
     options = recipe.options
-    adapters: list[Adapter] = []
 
     async def setup(scope: Any, agent: Agent) -> None:
         if agent.options.provider is None or agent.options.model is None:
             provider, model = parse_model(recipe.fallback)
             agent.options = replace(agent.options, provider=provider, model=model)
         provider = cast("str", agent.options.provider)
-        adapter = recipe.route(provider)
-        adapters.append(adapter)
-        scope.llm.register([provider], adapter)
+        scope.llm.register([provider], recipe.route(provider))
 
     provider, model = recipe.model or (None, None)
     shared: dict[str, Any] = {
@@ -370,20 +367,10 @@ async def _make(home: Host, runtime: Runtime, name: str, plan: _Plan, recipe: _R
         "setup": setup,
     }
 
-    async def close() -> None:
-        for adapter in adapters:
-            aclose = getattr(adapter, "aclose", None)
-            if aclose is not None:
-                await aclose()
-
-    try:
-        if plan.stored:
-            handle: AgentHandle = await runtime.agents.resume(plan.session_id, **shared)
-        else:
-            known = notebook(search=False)
-            header = {"notebook": known.name} if known is not None and known.name is not None else {}
-            handle = await runtime.agents.create(plan.session_id, cwd=recipe.cwd, header=header, **shared)
-    except BaseException:
-        await close()
-        raise
-    return NotebookAgent(home, handle, name, on_dispose=close), handle.dropped_tail
+    if plan.stored:
+        handle: AgentHandle = await runtime.agents.resume(plan.session_id, **shared)
+    else:
+        known = notebook(search=False)
+        header = {"notebook": known.name} if known is not None and known.name is not None else {}
+        handle = await runtime.agents.create(plan.session_id, cwd=recipe.cwd, header=header, **shared)
+    return NotebookAgent(home, handle, name), handle.dropped_tail

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nbagent.errors import InputError, LifecycleError
 from nbagent.notebook.reply import Reply
@@ -97,16 +97,13 @@ class NotebookAgent:
         core: The agent itself, for code that runs on that thread.
     """
 
-    def __init__(
-        self, host: Host, handle: AgentHandle, name: str, *, on_dispose: Callable[[], Any] | None = None
-    ) -> None:
+    def __init__(self, host: Host, handle: AgentHandle, name: str) -> None:
         self.host = host
         self.core = handle.agent
         self.name = name
         self.session = SessionView(host, self.core)
         self.inbox = InboxView(host, self.core)
         self._handle = handle
-        self._on_dispose = on_dispose
         self._background: list[Run] = []
 
     @property
@@ -266,12 +263,7 @@ class NotebookAgent:
             )
 
     async def _dispose(self, keep_inbox: bool) -> None:
-        try:
-            await self._handle.dispose(keep_inbox=keep_inbox)
-        finally:
-            if self._on_dispose is not None:
-                await self._on_dispose()
-                self._on_dispose = None
+        await self._handle.dispose(keep_inbox=keep_inbox)
 
     # -- showing -------------------------------------------------------------------------------------------------------
 

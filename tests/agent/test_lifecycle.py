@@ -223,3 +223,16 @@ async def test_an_agent_of_a_failed_creation_takes_no_input():
             await runtime.agents.create(session_id="a", setup=setup)
         with pytest.raises(LifecycleError):
             kept[0].followup("hi")
+
+
+async def test_the_routes_of_an_agent_are_closed_with_it(world):
+    class Closing(ScriptedAdapter):
+        closed = False
+
+        async def aclose(self):
+            Closing.closed = True
+
+    async with world() as w:
+        w.agent.llm.register(["own"], Closing([]))
+        await w.handle.dispose()
+        assert Closing.closed
