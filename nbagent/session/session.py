@@ -188,6 +188,8 @@ class Session:
             raise SessionError(
                 f'session event "{type}" carries non-JSON-serializable data: {fault}', code="NOT_JSON"
             ) from fault
+        if type == "session/end-seed":
+            raise SessionError(f'only a session\'s constructor writes "{type}"', code="INVALID_EVENT")
         if self.publishing:
             raise SessionError(
                 "session append cannot reenter while another append is being published", code="REENTRANT_APPEND"

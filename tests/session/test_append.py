@@ -284,3 +284,10 @@ def test_checking_a_log_says_what_is_wrong_with_it():
         InvariantError, match='invariant violated by "nbagent": turn/start 2 while turn 1 is still open'
     ):
         check_log([*log.events, wrong])
+
+
+def test_the_end_of_a_seed_is_marked_by_the_constructor_alone():
+    session = Session("s1")
+    with pytest.raises(SessionError, match="only a session's constructor"):
+        session.append("session/end-seed", {})
+    assert len(session.events) == 0
