@@ -141,7 +141,9 @@ def _tutorial(wanted: str, *, lab_options: bool) -> str:
         # Said with the name of the file that is missing.
         return _TUTORIAL
     hint = "; options for JupyterLab are written --option=value" if lab_options else ""
-    raise InputError(f"there is no tutorial {wanted!r}; there is: {', '.join(shipped)}{hint}", code="NOTEBOOK_NOT_FOUND")
+    raise InputError(
+        f"there is no tutorial {wanted!r}; there is: {', '.join(shipped)}{hint}", code="NOTEBOOK_NOT_FOUND"
+    )
 
 
 def shipped_notebook(name: str) -> Path:
