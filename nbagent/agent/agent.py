@@ -11,12 +11,16 @@ from nbagent.agent.activity import Activity
 from nbagent.agent.context import RuntimeContext
 from nbagent.agent.inbox import Inbox, Target
 from nbagent.agent.points import InboxChange, StatusChange, TurnFailure
+from nbagent.agent.prompt import PromptRegistry
 from nbagent.agent.request import RequestLog
 from nbagent.agent.scope import Scope
+from nbagent.cancellation import CancelSignal
 from nbagent.errors import LifecycleError
-from nbagent.hooks import Listener
+from nbagent.hooks import Hooks, Listener
+from nbagent.llm.runtime import LlmRuntime
 from nbagent.logs import logger
 from nbagent.session import Session
+from nbagent.tools import ToolRegistry
 from nbagent.types.config import CancelCause
 from nbagent.types.messages import Message, user_message
 
@@ -82,21 +86,21 @@ class Agent:
         return self.session.id
 
     @property
-    def hooks(self) -> Any:
+    def hooks(self) -> Hooks:
         return self.scope.hooks
 
     @property
-    def tools(self) -> Any:
+    def tools(self) -> ToolRegistry:
         """The agent's own layer of tools: `register`, `guard`, `restrict`."""
         return self.scope.tools
 
     @property
-    def prompt(self) -> Any:
+    def prompt(self) -> PromptRegistry:
         """The agent's own layer of the system prompt: `section`, `variable`, `context`."""
         return self.scope.prompt
 
     @property
-    def llm(self) -> Any:
+    def llm(self) -> LlmRuntime:
         """The agent's own layer of model routes."""
         return self.scope.llm
 
@@ -201,7 +205,7 @@ class Agent:
         while self._activity is not None:
             await self._activity.done.wait()
 
-    def run_maintenance(self, job: Callable[[Any], Awaitable[Any]]) -> Activity:
+    def run_maintenance(self, job: Callable[[CancelSignal], Awaitable[object]]) -> Activity:
         """Run `await job(signal)` while no turn can start; waking input waits until it ends.
 
         Raises:

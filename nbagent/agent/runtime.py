@@ -11,15 +11,18 @@ import anyio
 from anyio.abc import TaskGroup
 
 from nbagent.agent.lifecycle import Agents
+from nbagent.agent.prompt import PromptRegistry
 from nbagent.agent.registry import SessionTable
 from nbagent.agent.scope import Scope
 from nbagent.errors import InputError, LifecycleError
 from nbagent.hooks import Hooks, Listener
 from nbagent.llm.retry import RetryPolicy
+from nbagent.llm.runtime import LlmRuntime
 from nbagent.session import Session
 from nbagent.session.projection import ProjectionRegistry
 from nbagent.session.projections import INBOX, TURN_BOUNDARY, TURNS
 from nbagent.storage import Handle, MemoryStore, Store
+from nbagent.tools import ToolRegistry
 
 __all__ = ("Runtime",)
 
@@ -78,15 +81,15 @@ class Runtime:
         return self.scope.hooks
 
     @property
-    def llm(self) -> Any:
+    def llm(self) -> LlmRuntime:
         return self.scope.llm
 
     @property
-    def tools(self) -> Any:
+    def tools(self) -> ToolRegistry:
         return self.scope.tools
 
     @property
-    def prompt(self) -> Any:
+    def prompt(self) -> PromptRegistry:
         return self.scope.prompt
 
     def on(self, point: str, listener: Listener) -> Callable[[], None]:
