@@ -1,14 +1,17 @@
-"""What a streamed chunk costs: a whole agent turn with its session file, against a bare httpx reader of the same stream.
+"""What a streamed chunk costs: a whole agent turn with its session file, against readers of the same stream.
+
+One reader is bare httpx; the other also writes a line a chunk and syncs it, which is the least that a log can cost.
 
     python benchmarks/stream.py [--runs 7] [--chunks 20000] [--paced 1000]
 
-Both run in this process and take turns, so that other load on the machine meets both; figures are CPU time of this process
+All run in this process and take turns, so that other load on the machine meets all; figures are CPU time of this process
 with all its threads, and medians. The server is a process of its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import tempfile
 import time
@@ -50,6 +53,32 @@ async def bare_reader(base_url: str, received: Received) -> None:
                 choices = orjson.loads(event[6:])["choices"]
                 if choices and (text := choices[0]["delta"].get("content")):
                     received(text)
+
+
+def durable_reader(path: Path) -> Callable[[str, Received], Awaitable[None]]:
+    """The floor with a log: the bare reader, one line a chunk written to a file, synced every 50 ms and at the end."""
+
+    async def read(base_url: str, received: Received) -> None:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        sequence, synced = 0, time.monotonic()
+
+        def write(text: str) -> None:
+            nonlocal sequence, synced
+            record = {"type": "chunk", "seq": sequence, "time": time.time_ns() // 1_000_000, "data": {"text": text}}
+            os.write(file, orjson.dumps(record) + b"\n")
+            sequence += 1
+            if time.monotonic() - synced > 0.05:
+                os.fdatasync(file)
+                synced = time.monotonic()
+            received(text)
+
+        try:
+            await bare_reader(base_url, write)
+            os.fdatasync(file)
+        finally:
+            os.close(file)
+
+    return read
 
 
 def agent_turn(store: Callable[[], Any]) -> Callable[[str, Received], Awaitable[None]]:
@@ -108,6 +137,7 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as folder, server.running() as address:
         readers = {
             "bare httpx reader": bare_reader,
+            "reader with a log": durable_reader(Path(folder) / "floor.jsonl"),
             "agent turn, in memory": agent_turn(MemoryStore),
             "agent turn, session file": agent_turn(lambda: JsonlStore(Path(folder))),
         }
@@ -122,9 +152,10 @@ async def main() -> None:
                 cpu[name].append(seconds / options.chunks * 1e6)
                 wall[name].append(lasted / options.chunks * 1e6)
         print(f"Burst of {options.chunks} chunks of 4 characters, {options.runs} runs, microseconds a chunk")
-        floor = statistics.median(cpu["bare httpx reader"])
+        bare, durable = (statistics.median(cpu[name]) for name in ("bare httpx reader", "reader with a log"))
         for name in readers:
-            print(f"  {told(name, cpu[name], 'CPU')}   x{statistics.median(cpu[name]) / floor:.2f}")
+            spent = statistics.median(cpu[name])
+            print(f"  {told(name, cpu[name], 'CPU')}   x{spent / bare:.2f} bare, x{spent / durable:.2f} with a log")
         for name in readers:
             print(f"  {told(name, wall[name], 'wall')}")
         print(f"\nPaced, {options.paced} chunks, one every 2 ms: milliseconds from the server's write to the listener")
