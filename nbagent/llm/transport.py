@@ -36,6 +36,8 @@ CONNECT_SECONDS = 10.0
 IDLE_SECONDS = 300.0
 """How long a server may send nothing at all; comments count as something. There is no limit on the whole answer."""
 _FAILED_BODY_BYTES = 1_000_000
+_MOST_KEPT = 20
+"""Connections kept for later requests."""
 _CLOSE_SECONDS = 0.2
 """How long the closing of a connection may take after an abort."""
 _LOOPBACK: dict[str, Any] = {"all://localhost": None, "all://127.0.0.1": None, "all://[::1]": None}
@@ -143,16 +145,34 @@ class Transport:
     async def _receive(self, leash: _Leash, client: httpx.AsyncClient, path: str, body: bytes) -> httpx.Response:
         import httpx
 
-        try:
-            request = client.build_request("POST", f"{self._base_url}{path}", content=body, headers=self._headers)
-            response = await leash.hold(lambda: client.send(request, stream=True))
-        except httpx.InvalidURL as failure:
-            raise LlmError(f"the base URL of {self.host} is not usable: {failure}", code="INVALID_REQUEST") from failure
-        except (httpx.HTTPError, OSError) as failure:
-            raise self._failure(failure) from failure
-        if response is None:
-            raise LlmError(f"{self.host} did not answer", code="TIMEOUT")
-        return response
+        connected = False
+
+        async def notice(event: str, _: Mapping[str, Any]) -> None:
+            nonlocal connected
+            connected = connected or event.startswith("connection.connect")
+
+        for _ in range(_MOST_KEPT + 1):
+            try:
+                request = client.build_request(
+                    "POST",
+                    f"{self._base_url}{path}",
+                    content=body,
+                    headers=self._headers,
+                    extensions={"trace": notice},
+                )
+                response = await leash.hold(lambda request=request: client.send(request, stream=True))
+                if response is not None:
+                    return response
+            except httpx.InvalidURL as failure:
+                raise LlmError(
+                    f"the base URL of {self.host} is not usable: {failure}", code="INVALID_REQUEST"
+                ) from failure
+            except (httpx.HTTPError, OSError) as failure:
+                # A connection kept from an earlier request, which the server closed in the meantime, has brought
+                # nothing: the request goes over a new one.
+                if connected or not isinstance(failure, httpx.NetworkError | httpx.RemoteProtocolError):
+                    raise self._failure(failure, begun=False) from failure
+        raise LlmError(f"{self.host} closes every connection", code="TRANSPORT")
 
     async def _check_status(self, leash: _Leash, response: httpx.Response, received: AsyncIterator[bytes]) -> None:
         status = response.status_code
@@ -189,14 +209,14 @@ class Transport:
     def _open(self, context: ssl.SSLContext) -> httpx.AsyncClient:
         import httpx
 
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=30)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=_MOST_KEPT, keepalive_expiry=30)
         # A large request may take long to write on a thin line; what counts is that something moves.
         timeout = httpx.Timeout(
             connect=_connect_seconds(), read=self._idle_seconds, write=self._idle_seconds, pool=None
         )
         return httpx.AsyncClient(timeout=timeout, limits=limits, verify=context, mounts=_LOOPBACK)
 
-    def _failure(self, failure: Exception) -> LlmError:
+    def _failure(self, failure: Exception, *, begun: bool = True) -> LlmError:
         import httpx
 
         if isinstance(failure, httpx.ConnectTimeout):
@@ -207,7 +227,8 @@ class Transport:
         if isinstance(failure, httpx.ConnectError | httpx.ProxyError):
             return LlmError(f"cannot reach {self.host}: {_why_unreachable(failure) or words}", code="TRANSPORT")
         if isinstance(failure, httpx.RemoteProtocolError | httpx.ReadError):
-            return LlmError(f"the connection to {self.host} broke: {words}", code="STREAM_TRUNCATED")
+            code = "STREAM_TRUNCATED" if begun else "TRANSPORT"
+            return LlmError(f"the connection to {self.host} broke: {words}", code=code)
         return LlmError(f"the request to {self.host} failed: {words}", code="TRANSPORT")
 
 

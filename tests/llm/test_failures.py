@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import anyio
@@ -142,6 +143,46 @@ async def test_a_connection_that_breaks_in_the_answer_is_a_cut_stream():
         chunks = await ask(server.base_url)
     assert [chunk["type"] for chunk in chunks] == ["block-start", "text-delta", "finish"]
     assert chunks[-1]["reason"]["error"]["code"] == "STREAM_TRUNCATED"
+
+
+async def test_a_kept_connection_that_the_server_has_left_is_replaced_without_a_word():
+    body = b'data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+    connections = []
+
+    async def handle(client):
+        connections.append(client)
+        async with client:
+            await client.receive()
+            await client.send(head + body)
+            with contextlib.suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                await client.receive()
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, handle)
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        adapter = create("openai-chat", base_url=f"http://127.0.0.1:{port}", api_key=None)
+        for _ in range(3):
+            *_, last = [chunk async for chunk in adapter.stream(request_of(), CancelSignal())]
+            assert last["reason"] == {"kind": "stop"}
+        assert len(connections) == 3
+        await adapter.aclose()
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_server_that_hangs_up_on_every_request_is_a_failure():
+    async def hang_up(client):
+        async with client:
+            await client.receive()
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, hang_up)
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        failure = await failure_from(f"http://127.0.0.1:{port}")
+        tasks.cancel_scope.cancel()
+    assert failure["code"] == "TRANSPORT"
 
 
 async def test_a_redirection_says_what_to_do():
