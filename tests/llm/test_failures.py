@@ -97,8 +97,18 @@ async def test_a_wrong_key_is_told_without_the_key():
     async with serve([Canned(body, 401, "application/json")]) as server:
         failure = await failure_from(server.base_url)
     assert failure["code"] == "AUTH"
-    assert KEY not in failure["message"]
+    assert failure["message"] == "Incorrect API key provided: [masked key] (check the API key)"
     assert server.headers[0]["authorization"] == f"Bearer {KEY}"
+
+
+async def test_a_refused_or_absent_key_is_told_by_the_name_of_its_variable():
+    body = json.dumps({"error": {"message": "No access."}}).encode()
+    async with serve([Canned(body, 401, "application/json")]) as server:
+        for key, told in ((KEY, "check"), ("", "it was asked without a key: set")):
+            adapter = connect("custom", base_url=server.base_url, environ={"NBAGENT_CUSTOM_API_KEY": key})
+            *_, last = [chunk async for chunk in adapter.stream(request_of(), CancelSignal())]
+            assert last["reason"]["error"]["message"] == f"No access ({told} NBAGENT_CUSTOM_API_KEY)"
+            await adapter.aclose()
 
 
 async def test_a_web_page_is_told_by_its_title():
