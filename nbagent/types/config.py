@@ -13,7 +13,10 @@ __all__ = ("CallConfig", "CancelCause", "ModelFacts", "Request", "ToolDeclaratio
 
 
 class CallConfig(Record):
-    """How a model is called: `{provider, model, reasoningEffort?, maxTokens?, temperature?, stop?}`."""
+    """How a model is called: `{provider, model, reasoningEffort?, maxTokens?, temperature?, stop?, prefill?, extraBody?}`.
+
+    `prefill` is text with which the answer has to begin; `extraBody` is merged into the body of the request.
+    """
 
     __slots__ = ()
 
