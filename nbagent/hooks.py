@@ -50,6 +50,8 @@ _NOTIFICATIONS = (
     "session/flush",
     "session/validate",
 )
+_EITHER = ("session/flush",)
+"""Notifications whose listeners may also be async functions, which are awaited."""
 POINTS = (*_WATERFALLS, *_SERIAL, *_NOTIFICATIONS)
 """Every extension point by name."""
 
@@ -77,7 +79,7 @@ class Hooks:
             known = ", ".join(POINTS)
             raise InputError(f'unknown extension point "{point}"; known: {known}', code="UNKNOWN_EXTENSION_POINT")
         awaited = point in _WATERFALLS or point in _SERIAL
-        if awaited != inspect.iscoroutinefunction(_function_of(listener)):
+        if point not in _EITHER and awaited != inspect.iscoroutinefunction(_function_of(listener)):
             shape = "an async function" if awaited else "a plain function"
             raise InputError(f'a listener of "{point}" must be {shape}', code="INVALID_LISTENER")
         if self._closed:

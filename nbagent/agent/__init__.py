@@ -1,8 +1,9 @@
 """The loop."""
 
-from nbagent.agent.agent import Agent, AgentOptions
+from nbagent.agent.agent import Agent
+from nbagent.agent.handle import AgentHandle
 from nbagent.agent.initiator import current_agent, require_agent
-from nbagent.agent.lifecycle import AgentHandle
+from nbagent.agent.options import AgentOptions
 from nbagent.agent.points import Enter, Reject, Retry
 from nbagent.agent.runtime import Runtime
 

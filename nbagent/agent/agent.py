@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from nbagent.agent.activity import Activity
 from nbagent.agent.context import RuntimeContext
 from nbagent.agent.inbox import Inbox, Target
+from nbagent.agent.initiator import initiating
+from nbagent.agent.options import AgentOptions
 from nbagent.agent.points import InboxChange, StatusChange, TurnFailure
 from nbagent.agent.prompt import PromptRegistry
 from nbagent.agent.request import RequestLog
@@ -27,32 +28,11 @@ from nbagent.types.messages import Message, user_message
 if TYPE_CHECKING:
     from nbagent.agent.runtime import Runtime
 
-__all__ = ("Agent", "AgentOptions")
+__all__ = ("Agent",)
 
 _log = logger(__name__)
 
 Status = Literal["idle", "running"]
-
-
-@dataclass(frozen=True, slots=True)
-class AgentOptions:
-    """How an agent calls its model.
-
-    Attributes:
-        provider: Route, as registered in `llm`.
-        model: Model name on that route.
-        reasoning_effort: Effort asked of the model; the route's default when absent.
-        max_tokens: Cap on the tokens of an answer.
-        max_steps: Model calls that one turn may make; unlimited when absent.
-        max_parallel_tool_calls: Overrides the runtime's limit.
-    """
-
-    provider: str | None = None
-    model: str | None = None
-    reasoning_effort: str | None = None
-    max_tokens: int | None = None
-    max_steps: int | None = None
-    max_parallel_tool_calls: int | None = None
 
 
 class Agent:
@@ -64,22 +44,26 @@ class Agent:
         options: How it calls its model.
         scope: What is registered for it alone.
         inbox: What waits to enter its turns.
+        parent: The agent that it works for and goes away with, or none.
     """
 
-    def __init__(self, runtime: Runtime, session: Session, scope: Scope, options: AgentOptions) -> None:
+    def __init__(
+        self, runtime: Runtime, session: Session, scope: Scope, options: AgentOptions, parent: Agent | None = None
+    ) -> None:
         self.runtime = runtime
         self.session = session
         self.scope = scope
         self.options = options
+        self.parent = parent
         self.inbox = Inbox(session, partial(runtime.projections.state, session, "inbox"), self._inbox_changed)
-        self.context = RuntimeContext(session)
+        self.runtime_context = RuntimeContext(session)
         self.requests = RequestLog(session)
         self.last_turn: int = runtime.projections.state(session, "turnBoundary")["lastTurn"]
         self.attempts = 0
         self.stream_revision = 0
         self.disposed = False
         self._activity: Activity | None = None
-        self._unsubscribe = session.subscribe(self.context.observe)
+        self._unsubscribe = session.subscribe(self.runtime_context.observe)
 
     @property
     def id(self) -> str:
@@ -117,6 +101,10 @@ class Agent:
     def on(self, point: str, listener: Listener) -> Callable[[], None]:
         """Listen to an extension point for this agent; answers a function that removes the listener."""
         return self.scope.on(point, listener)
+
+    def context(self, name: str, text: str | Callable[..., Any], order: float = 0) -> Callable[[], None]:
+        """Add a section of the runtime context, read at every step; answers a function that removes it."""
+        return self.prompt.context(name, text, order)
 
     # -- input ---------------------------------------------------------------------------------------------------------
 
@@ -250,7 +238,8 @@ class Agent:
         self._activity = activity
         self._notify_status()
         driver = Driver(self, activity)
-        driver.open_turn()
+        with initiating(self):
+            driver.open_turn()
         self.runtime.start_soon(driver.run)
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ import anyio
 
 from nbagent.agent.activity import Aborted, Activity, logged_cause
 from nbagent.agent.agent import Agent
+from nbagent.agent.budget import spent_budget
 from nbagent.agent.initiator import initiating
 from nbagent.agent.points import Enter, PreStep, Reject, TurnStopping, accept_pre_step
 from nbagent.agent.prompt import Assembly, assemble
@@ -45,6 +46,7 @@ class Driver:
         self.activity = activity
         self.turn = agent.last_turn
         self.step = 0
+        self._turn_start = 0
         self._opened = False
         self._claimed: list[Message] = []
         self._claim_failure: Exception | None = None
@@ -75,7 +77,7 @@ class Driver:
             return
         turn = self.agent.last_turn + 1
         try:
-            self.session.append("turn/start", {"turn": turn})
+            self._turn_start = self.session.append("turn/start", {"turn": turn}).seq
         except Exception as error:
             self.agent.report_failure(turn, 0, error)
             return
@@ -139,7 +141,7 @@ class Driver:
     async def _flush(self) -> None:
         try:
             with anyio.CancelScope(shield=True):
-                await self.agent.runtime.flush(self.session)
+                await self.agent.runtime.sessions.flush(self.session)
         except Exception as error:
             _log.warning("session %s could not be synced to disk: %s", self.session.id, error)
             self.agent.report_failure(self.turn, self.step, error)
@@ -177,9 +179,9 @@ class Driver:
             claimed = inbox.claim("next-step", self.turn)
 
     def _check_budget(self) -> None:
-        limit = self.agent.options.max_steps
-        if limit is not None and self.step >= limit:
-            self.agent.cancel("hook", reason="budget: steps", keep_inbox=True)
+        spent = spent_budget(self.agent, self._turn_start)
+        if spent is not None:
+            self.agent.cancel("hook", reason=f"budget: {spent}", keep_inbox=True)
         self.check_abort()
 
     async def _pre_step(self, claimed: Sequence[Message], step: int) -> tuple[Enter | Reject, Assembly]:
@@ -197,7 +199,7 @@ class Driver:
         self.check_abort()
 
         async def default() -> Enter:
-            context = agent.context.candidate(assembly.context)
+            context = agent.runtime_context.candidate(assembly.context)
             return Enter([*claimed, context] if context is not None else list(claimed))
 
         payload = PreStep(agent, tuple(claimed), self.turn, step, self.signal)

@@ -90,7 +90,7 @@ class RequestLog:
         config = prepared.config if prepared is not None else proposal
         facts = prepared.facts if prepared is not None else ModelFacts()
         self._write_prompt(turn, step, rendering, tools, facts, starts_series)
-        for message in _with_context(batch, agent.context.candidate(context)):
+        for message in _with_context(batch, agent.runtime_context.candidate(context)):
             session.append("user/message", message, surface_op="append")
         series = starts_series or session.content_generation != self._generation
         self._generation = session.content_generation

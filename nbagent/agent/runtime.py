@@ -16,12 +16,12 @@ from nbagent.agent.registry import SessionTable
 from nbagent.agent.scope import Scope
 from nbagent.errors import InputError, LifecycleError
 from nbagent.hooks import Hooks, Listener
+from nbagent.llm.prices import Price, price
 from nbagent.llm.retry import RetryPolicy
 from nbagent.llm.runtime import LlmRuntime
-from nbagent.session import Session
 from nbagent.session.projection import ProjectionRegistry
 from nbagent.session.projections import INBOX, TURN_BOUNDARY, TURNS
-from nbagent.storage import Handle, MemoryStore, Store
+from nbagent.storage import MemoryStore, Store
 from nbagent.tools import ToolRegistry
 
 __all__ = ("Runtime",)
@@ -36,11 +36,12 @@ class Runtime:
         store: Where sessions are kept; in memory by default.
         retry: What happens after a failed model call: `"normal"`, `"always"`, a `RetryPolicy`, or none.
         max_parallel_tool_calls: Parallel-safe tool calls that one agent may have in flight.
+        price: `(provider, model, usage) -> dollars`, or none for a model without a known price; budgets of cost ask it.
         clock: Milliseconds since the epoch, for tests.
 
     Attributes:
-        agents: `create`, `resume`, `get`, `list`.
-        sessions: The live sessions.
+        agents: `create`, `resume`, `fork`, `get`, `list`.
+        sessions: The live sessions; `flush` makes one safe against a power failure.
         projections: States folded from the logs.
         llm: Routes to models, for every agent.
         tools: Tools and guards, for every agent.
@@ -54,6 +55,7 @@ class Runtime:
         *,
         retry: Literal["normal", "always"] | RetryPolicy | None = "normal",
         max_parallel_tool_calls: int = 10,
+        price: Price = price,
         clock: Callable[[], int] | None = None,
     ) -> None:
         if type(max_parallel_tool_calls) is not int or max_parallel_tool_calls < 1:
@@ -64,14 +66,14 @@ class Runtime:
         self.store: Store = store if store is not None else MemoryStore()
         self.retry = RetryPolicy.named(retry) if isinstance(retry, str) else retry
         self.max_parallel_tool_calls = max_parallel_tool_calls
+        self.price = price
         self.clock = clock
         self.scope = Scope()
         self.projections = ProjectionRegistry()
         for unit in (INBOX, TURN_BOUNDARY, TURNS):
             self.projections.register(unit)
-        self.sessions = SessionTable()
+        self.sessions = SessionTable(self.scope.hooks)
         self.agents = Agents(self)
-        self._storage: dict[str, Handle] = {}
         self._tasks: TaskGroup | None = None
         self._thread: int | None = None
         self._closing = False
@@ -95,14 +97,6 @@ class Runtime:
     def on(self, point: str, listener: Listener) -> Callable[[], None]:
         """Listen to an extension point for every agent; answers a function that removes the listener."""
         return self.scope.on(point, listener)
-
-    async def flush(self, session: Session) -> bool:
-        """Make a session safe against a power failure; answers whether it has a file or database to sync."""
-        storage = self._storage.get(session.id)
-        if storage is None:
-            return False
-        await storage.flush()
-        return True
 
     async def __aenter__(self) -> Self:
         if self._tasks is not None:
@@ -135,23 +129,19 @@ class Runtime:
     def start_soon(self, function: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Run a task of an agent."""
         if self._tasks is None:
-            raise _closed()
+            raise self.closed()
         self._tasks.start_soon(function)
-
-    def remember(self, session: Session, storage: Handle) -> Callable[[], None]:
-        """Know where a session is kept, to flush it; answers a function that forgets it."""
-        self._storage[session.id] = storage
-
-        def forget() -> None:
-            if self._storage.get(session.id) is storage:
-                del self._storage[session.id]
-
-        return forget
 
     def check_active(self) -> None:
         """Raise unless the runtime runs and is not being left."""
         if self._tasks is None or self._closing:
-            raise _closed()
+            raise self.closed()
+
+    def closed(self) -> LifecycleError:
+        """What those get who come too late or too early."""
+        return LifecycleError(
+            'agent loop is not active: use the runtime inside "async with Runtime(...)"', code="RUNTIME_CLOSED"
+        )
 
     def check_thread(self) -> None:
         """Raise unless this is the thread of the runtime's event loop."""
@@ -161,9 +151,3 @@ class Runtime:
                 "bound, or a blocking portal",
                 code="WRONG_THREAD",
             )
-
-
-def _closed() -> LifecycleError:
-    return LifecycleError(
-        'agent loop is not active: use the runtime inside "async with Runtime(...)"', code="RUNTIME_CLOSED"
-    )

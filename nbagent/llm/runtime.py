@@ -120,12 +120,19 @@ class LlmRuntime:
                 await close()
 
     async def aclose(self) -> None:
-        """Close the adapters of this layer."""
-        for adapter in {id(adapter): adapter for adapter in self._adapters.values()}.values():
+        """Close the adapters of this layer, all of them; the first failure is raised."""
+        adapters = {id(adapter): adapter for adapter in self._adapters.values()}
+        self._adapters.clear()
+        failures: list[Exception] = []
+        for adapter in adapters.values():
             close = getattr(adapter, "aclose", None)
             if close is not None:
-                await close()
-        self._adapters.clear()
+                try:
+                    await close()
+                except Exception as failure:
+                    failures.append(failure)
+        if failures:
+            raise failures[0]
 
 
 class PreparedCall:

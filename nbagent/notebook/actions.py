@@ -128,7 +128,7 @@ def _info(command: Command, *, awaited: bool) -> None:  # noqa: ARG001
         ("model", agent.model),
         ("effort", options.reasoning_effort),
         ("max tokens", options.max_tokens),
-        ("max steps", options.max_steps),
+        ("max steps", options.budget.steps),
         ("tools", ", ".join(agent.tools) or "none"),
         ("turns", agent.turns),
         ("pending", len(agent.inbox.pending)),

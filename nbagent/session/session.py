@@ -130,6 +130,10 @@ class Session:
     def id(self) -> str:
         return self.header.id
 
+    def now(self) -> int:
+        """Milliseconds since the epoch, by the clock that dates the events."""
+        return self._clock()
+
     @property
     def events(self) -> EventLog:
         """The committed events, in order. Read only; grows with the session."""

@@ -246,14 +246,12 @@ async def test_input_that_arrives_while_a_failed_turn_is_synced_runs(world):
 
     async with world(fail("no", code="AUTH"), text("ok"), store=MemoryStore()) as w:
         sync, runtime = anyio.Event(), w.runtime
-        flush = runtime.flush
 
-        async def slow_flush(session):
+        async def slow_flush(_notice):
             sync.set()
             await anyio.sleep(0.02)
-            return await flush(session)
 
-        runtime.flush = slow_flush
+        runtime.on("session/flush", slow_flush)
         w.agent.followup("one")
         await sync.wait()
         w.agent.followup("two")
