@@ -82,6 +82,7 @@ class AgentHandle:
         await self._stage(agent.when_idle)
         agent.close()
         await self._stage(self._storage.close)
+        runtime.agents.forget(self)
         for detach in self._detach:
             await self._stage(detach)
         agent.hooks.notify("agent/disposed", AgentDisposed(agent))

@@ -5,23 +5,20 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from nbagent.agent.agent import Agent
-from nbagent.agent.budget import check_price
 from nbagent.agent.creation import Creation
 from nbagent.agent.handle import AgentHandle, raise_collected
 from nbagent.agent.options import AgentChoices, AgentOptions
-from nbagent.agent.points import AgentCreated, AgentDisposed, SessionNotice
+from nbagent.agent.publication import publish
 from nbagent.agent.registry import AgentTable
-from nbagent.agent.scope import Scope
 from nbagent.errors import LifecycleError, SessionError, StorageError
 from nbagent.session import Session
+from nbagent.session.fork import fork_events
 from nbagent.session.repair import interrupted_turn_closers
 from nbagent.storage import Handle
-from nbagent.tools import as_tool
 from nbagent.types.events import Event, SessionHeader
 
 if TYPE_CHECKING:
@@ -64,13 +61,12 @@ class Agents(AgentTable):
         parent = choices.get("parent")
         fields: dict[str, Any] = {"cwd": str(cwd) if cwd is not None else None, **(header or {})}
         if parent is not None:
-            depth = parent.session.header.get("delegationDepth", 0)
-            fields.update(parentSession=parent.session.id, origin="subagent", delegationDepth=depth + 1)
+            fields.update(parentSession=parent.session.id, **_delegation(parent))
         session_header = self._header(session_id, fields)
 
         async def begin(creation: Creation) -> tuple[Handle, Session, int]:
             storage = await creation.opened(lambda: self._runtime.store.create(session_header))
-            return storage, self._session(session_header, None), 0
+            return storage, Session(session_header, clock=self._runtime.clock), 0
 
         return await self._make(session_header.id, "create", options, choices, begin)
 
@@ -97,16 +93,68 @@ class Agents(AgentTable):
             if closers:
                 storage.append(closers)
                 stored = [*stored, *closers]
-            try:
-                return storage, self._session(storage.header, stored), len(stored)
-            except SessionError as fault:
-                raise _damaged(storage, fault) from fault
+            return storage, self._session(storage.header, stored, storage.path), len(stored)
 
         return await self._make(session_id, "resume", options, choices, begin)
+
+    async def fork(
+        self,
+        source: str | Session,
+        *,
+        session_id: str | None = None,
+        at_seq: int | None = None,
+        **choices: Unpack[AgentChoices],
+    ) -> AgentHandle:
+        """An agent on a new session that begins with the log of another one, which stays as it is.
+
+        A turn that is open at the boundary is closed in the branch. Input that was pending there is pending in the
+        branch, and does not wake the agent by itself. Without `provider` and `model` the last ones of the log are used.
+
+        Args:
+            source: Id of a live or stored session, also one that another process writes; or a live session.
+            session_id: Id of the branch; a fresh one by default.
+            at_seq: Seq of the last inherited event; the last one of the log by default.
+            **choices: See `AgentChoices`.
+
+        Raises:
+            SessionError: `INVALID_BOUNDARY`.
+            LifecycleError: `SESSION_NOT_LIVE`, and as `create`.
+            InputError, StorageError: As `create` and `resume`.
+        """
+        options = self._checked(session_id, choices)
+        live = self._runtime.sessions.get(source) if isinstance(source, str) else source
+        if live is not None and self._runtime.sessions.get(live.id) is not live:
+            raise LifecycleError(
+                f'session "{live.id}" is not live in this runtime: fork it by its id', code="SESSION_NOT_LIVE"
+            )
+        child_id = session_id or _fresh_id()
+
+        async def begin(creation: Creation) -> tuple[Handle, Session, int]:
+            if live is not None:
+                origin, events = live, list(live.events)
+            else:
+                origin = await creation.opened(lambda: self._runtime.store.open(str(source), "read"))
+                events = await creation.stage(origin.read)
+                await origin.close()
+            header = self._header(child_id, _branch_fields(origin.header, choices.get("parent")))
+            storage = await creation.opened(lambda: self._runtime.store.create(header))
+            session = self._session(header, fork_events(events, at_seq), origin.path, inherited=True)
+            return storage, session, 0
+
+        return await self._make(child_id, "fork", options, choices, begin)
 
     def handle(self, agent_id: str) -> AgentHandle | None:
         """The handle of a live agent, or none."""
         return self._handles.get(agent_id)
+
+    def keep(self, handle: AgentHandle) -> None:
+        """Know the handle of a new agent."""
+        self._handles[handle.agent.id] = handle
+
+    def forget(self, handle: AgentHandle) -> None:
+        """Forget exactly this handle."""
+        if self._handles.get(handle.agent.id) is handle:
+            del self._handles[handle.agent.id]
 
     async def dispose_all(self) -> None:
         """Abandon what is being created and tear every agent down; pending input stays in the sessions."""
@@ -153,68 +201,23 @@ class Agents(AgentTable):
         try:
             async with creation:
                 storage, session, stored = await begin(creation)
-                return await self._publish(creation, storage, session, stored, source, options, choices)
+                return await publish(self._runtime, creation, storage, session, stored, source, options, choices)
         finally:
             self._creations.remove(creation)
 
-    async def _publish(
-        self,
-        creation: Creation,
-        storage: Handle,
-        session: Session,
-        stored: int,
-        source: str,
-        options: AgentOptions,
-        choices: AgentChoices,
-    ) -> AgentHandle:
-        runtime = self._runtime
-        session.path = storage.path
-        scope = Scope(creation.parent.scope if creation.parent is not None else runtime.scope)
-        session.hooks = scope.hooks
-        runtime.projections.attach(session)
-        creation.undo(lambda: runtime.projections.detach(session))
-        agent = Agent(runtime, session, scope, options.with_stored_model(session.request_header()), creation.parent)
-        maintenance = agent.begin_maintenance()
-        creation.undo(scope.aclose)
-        creation.undo(lambda: agent.converge(maintenance))
-        creation.undo(agent.close)
-        check_price(runtime, agent.options)
-        for each in choices.get("tools", ()):
-            scope.tools.register(as_tool(each))
-        system = choices.get("system")
-        if system:
-            scope.prompt.section("system", system)
-        setup = choices.get("setup")
-        commit: Any = await creation.stage(lambda: setup(scope, agent)) if setup is not None else None
-        creation.check()
-        if callable(commit):
-            commit()
-        if len(session.events) > stored:
-            storage.append(list(session.events)[stored:])
-        session.storage = lambda event: storage.append([event])
-        detach_session = runtime.sessions.enter(session)
-        creation.undo(detach_session)
-        detach_agent = self.enter(agent)
-        creation.undo(detach_agent)
-        await _announce(creation, agent, source)
-
-        def forget() -> None:
-            if self._handles.get(agent.id) is handle:
-                del self._handles[agent.id]
-
-        forget_storage = runtime.sessions.keep(session, storage)
-        handle = AgentHandle(agent, storage, [forget, forget_storage, detach_agent, detach_session])
-        self._handles[agent.id] = handle
-        agent.converge(maintenance)
-        return handle
-
-    def _session(self, header: SessionHeader, events: Sequence[Event] | None) -> Session:
-        return Session(header, events, clock=self._runtime.clock)
+    def _session(
+        self, header: SessionHeader, events: Sequence[Event], path: Path | None, *, inherited: bool = False
+    ) -> Session:
+        """The session of a stored log; `path` is where that is kept."""
+        try:
+            return Session(header, events, clock=self._runtime.clock, inherited=inherited)
+        except SessionError as fault:
+            raise _damaged(path, fault) from fault
 
     def _header(self, session_id: str | None, fields: Mapping[str, Any]) -> SessionHeader:
         clock = self._runtime.clock
         now = clock() if clock is not None else time.time_ns() // 1_000_000
-        return SessionHeader.new(session_id or f"session-{uuid.uuid4().hex[:12]}", now, **fields)
+        return SessionHeader.new(session_id or _fresh_id(), now, **fields)
 
     def _checked(self, session_id: str | None, choices: AgentChoices) -> AgentOptions:
         """The options of the choices, when an agent of that id can be made now."""
@@ -229,23 +232,25 @@ class Agents(AgentTable):
         return options
 
 
-async def _announce(creation: Creation, agent: Agent, source: str) -> None:
-    """Tell of the new session and agent; a listener's raise is a veto. What was announced is taken back as disposed."""
-    hooks = agent.hooks
-    notice = SessionNotice(agent.session, agent)
-    creation.undo(lambda: hooks.notify("session/disposed", notice))
-    for listener in hooks.listeners("session/created"):
-        listener(notice)
-        creation.check()
-    creation.undo(lambda: hooks.notify("agent/disposed", AgentDisposed(agent)))
-    for listener in hooks.listeners("agent/created"):
-        await creation.stage(partial(listener, AgentCreated(agent, source)))
+def _fresh_id() -> str:
+    return f"session-{uuid.uuid4().hex[:12]}"
 
 
-def _damaged(storage: Handle, fault: SessionError) -> StorageError:
+def _delegation(parent: Agent) -> dict[str, Any]:
+    """The header fields of a session whose agent works for `parent`."""
+    return {"origin": "subagent", "delegationDepth": parent.session.header.get("delegationDepth", 0) + 1}
+
+
+def _branch_fields(source: SessionHeader, parent: Agent | None) -> dict[str, Any]:
+    kept = {name: source[name] for name in source if name not in {"version", "id", "createdAt"}}
+    lineage = {"parentSession": source.id, "isSeeded": True}
+    return {**kept, **lineage, **(_delegation(parent) if parent is not None else {})}
+
+
+def _damaged(path: Path | None, fault: SessionError) -> StorageError:
     seq = fault.seq or 0
     # A file has its header in line 1 and the first event, seq 0, in line 2.
-    where = f"session file {storage.path} is damaged in line {seq + 2}" if storage.path else f"event {seq} is damaged"
+    where = f"session file {path} is damaged in line {seq + 2}" if path else f"event {seq} is damaged"
     return StorageError(
         f"{where} ({fault.message}); it is left as it is: restore it from a copy, or go on in a new session",
         code="SESSION_DAMAGED",

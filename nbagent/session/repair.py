@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from nbagent.types.assembler import Assembler
 from nbagent.types.events import Event
 from nbagent.types.frozen import FrozenDict, freeze
 from nbagent.types.messages import assistant_message, text_block, tool_message
 
-__all__ = ("PendingCalls", "interrupted_turn_closers", "recovery_result")
+__all__ = ("PendingCalls", "Variant", "interrupted_turn_closers", "recovery_result")
+
+Variant = Literal["interrupted", "forked"]
 
 _RETRY_ADVICE = (
     "Decide whether to retry from the tool semantics: retry only if the operation is read-only or idempotent; if it may "
@@ -57,7 +59,7 @@ class PendingCalls:
 
 
 def recovery_result(
-    call_id: str, call_seq: int | None, seq: int, turn: int, step: int, *, variant: str = "interrupted"
+    call_id: str, call_seq: int | None, seq: int, turn: int, step: int, *, variant: Variant = "interrupted"
 ) -> tuple[FrozenDict, list[int] | None]:
     """Data and sources of the `tool/result` for a call that will never get its own.
 
@@ -81,11 +83,15 @@ def recovery_result(
     return data, [call_seq] if call_seq is not None else None
 
 
-def interrupted_turn_closers(events: Sequence[Event]) -> list[Event]:
-    """The events that close a turn whose process died: none for a log without an open turn.
+def interrupted_turn_closers(events: Sequence[Event], *, variant: Variant = "interrupted") -> list[Event]:
+    """The events that close a turn that the log leaves open: none for a log without an open turn.
 
     The text that a cut stream had shown becomes its interrupted message, unanswered calls of the open step get recovery
     results, the step and the turn are ended. Deterministic: seqs continue the log, times repeat the last one.
+
+    Args:
+        events: The log.
+        variant: `interrupted` when the process of the turn died, `forked` when a branch was cut in its middle.
     """
     place = _open_place(events)
     if place is None:
@@ -99,17 +105,17 @@ def interrupted_turn_closers(events: Sequence[Event]) -> list[Event]:
         closers.append(Event(type, seq, events[-1].time, freeze(data), op, frozen_sources))
 
     if step is not None:
-        shown = _cut_answer(events, step_start)
+        shown = _cut_answer(events, step_start, variant)
         if shown is not None:
             close("assistant/message", {"turn": turn, "step": step, **shown}, "append")
         calls = PendingCalls(turn, step)
         for event in events[step_start:]:
             calls.observe(event)
         for call_id, _name, call_seq in calls.unsettled():
-            data, sources = recovery_result(call_id, call_seq, len(events) + len(closers), turn, step)
+            data, sources = recovery_result(call_id, call_seq, len(events) + len(closers), turn, step, variant=variant)
             close("tool/result", data, "append", sources)
         close("step/end", {"turn": turn, "step": step})
-    close("turn/end", {"turn": turn, "reason": {"kind": "interrupted"}})
+    close("turn/end", {"turn": turn, "reason": {"kind": variant}})
     return closers
 
 
@@ -127,7 +133,7 @@ def _open_place(events: Sequence[Event]) -> tuple[int, int | None, int] | None:
     return None
 
 
-def _cut_answer(events: Sequence[Event], step_start: int) -> dict[str, Any] | None:
+def _cut_answer(events: Sequence[Event], step_start: int, variant: Variant) -> dict[str, Any] | None:
     frames: list[Event] = []
     for event in events[step_start:]:
         if event.type == "assistant/message":
@@ -151,7 +157,7 @@ def _cut_answer(events: Sequence[Event], step_start: int) -> dict[str, Any] | No
         blocks,
         provider=config["provider"],
         model=config["model"],
-        id=f"interrupted-answer-{frames[0].seq}",
+        id=f"{variant}-answer-{frames[0].seq}",
     )
     answer: dict[str, Any] = {"message": message, "interrupted": True}
     if assembler.usage is not None:

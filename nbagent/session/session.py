@@ -80,6 +80,7 @@ class Session:
         header: What the session is; an id alone makes a detached session.
         events: A log to begin with, validated; none for a fresh session.
         clock: Milliseconds since the epoch.
+        inherited: `events` were taken over from a parent session.
 
     Attributes:
         header: Fixed at creation.
@@ -100,6 +101,7 @@ class Session:
         events: Sequence[Event | Mapping[str, Any]] | None = None,
         *,
         clock: Callable[[], int] | None = None,
+        inherited: bool = False,
     ) -> None:
         self._clock = clock or _now
         self.header = SessionHeader.new(header, self._clock()) if isinstance(header, str) else header
@@ -123,7 +125,11 @@ class Session:
                 fault.seq = len(self._events)
                 raise
         self.first_live_seq = len(self._events)
-        if events is not None and not (self._events and self._events[-1].type == "session/end-seed"):
+        marked = bool(self._events) and self._events[-1].type == "session/end-seed"
+        if inherited:
+            self.inherited_event_count = len(self._events)
+            self._commit(self._build("session/end-seed", freeze({"inherited": True}), None, None, ignorable=False))
+        elif events is not None and not marked:
             self._commit(self._build("session/end-seed", freeze({}), None, None, ignorable=False))
 
     @property
