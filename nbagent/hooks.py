@@ -49,6 +49,7 @@ _NOTIFICATIONS = (
     "session/event",
     "session/flush",
     "session/validate",
+    "agent-loop/config-start-failed",
 )
 _EITHER = ("session/flush",)
 """Notifications whose listeners may also be async functions, which are awaited."""

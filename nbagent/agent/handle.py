@@ -42,6 +42,15 @@ class AgentHandle:
         """Whether the stored session ended in a record that was cut in the middle; it is dropped."""
         return self._storage.dropped_tail
 
+    @property
+    def disposing(self) -> bool:
+        """Whether the teardown has begun."""
+        return self._started
+
+    async def when_disposed(self) -> None:
+        """Wait until nothing is left of the agent. Never raises a failure of its teardown."""
+        await self._done.wait()
+
     async def dispose(self, *, keep_inbox: bool = False) -> None:
         """Stop the agent and those that work for it, end its turn in the log, close its file.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -19,16 +19,18 @@ from nbagent.session import Session
 from nbagent.session.fork import fork_events
 from nbagent.session.repair import interrupted_turn_closers
 from nbagent.storage import Handle
+from nbagent.storage.store import check_session_id
 from nbagent.types.events import Event, SessionHeader
 
 if TYPE_CHECKING:
+    from nbagent.agent.declared import DeclaredAgent
     from nbagent.agent.runtime import Runtime
 
 __all__ = ("Agents",)
 
 
 class Agents(AgentTable):
-    """The agents of a runtime: create, resume, fork, find."""
+    """The agents of a runtime: create, resume, fork, start what is declared, find."""
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__()
@@ -127,7 +129,7 @@ class Agents(AgentTable):
             raise LifecycleError(
                 f'session "{live.id}" is not live in this runtime: fork it by its id', code="SESSION_NOT_LIVE"
             )
-        child_id = session_id or _fresh_id()
+        child_id = session_id if session_id is not None else _fresh_id()
 
         async def begin(creation: Creation) -> tuple[Handle, Session, int]:
             if live is not None:
@@ -142,6 +144,27 @@ class Agents(AgentTable):
             return storage, session, 0
 
         return await self._make(child_id, "fork", options, choices, begin)
+
+    async def start(self, declared: Iterable[DeclaredAgent | Mapping[str, Any]]) -> list[AgentHandle]:
+        """Start the agents of a configuration, as `read_agents` reads it from a file; answers those that started.
+
+        An agent that cannot be started is logged and told to `agent-loop/config-start-failed` listeners. One whose
+        session is being closed waits for that.
+
+        Args:
+            declared: See `DeclaredAgent`.
+
+        Raises:
+            InputError: `INVALID_CONFIG`, `INVALID_OPTION`, `INVALID_SESSION_ID`; nothing was started.
+            LifecycleError: `RUNTIME_CLOSED`, `WRONG_THREAD`.
+        """
+        # Imported here because whoever declares nothing needs no validation library.
+        from nbagent.agent.declared import declared_agents
+        from nbagent.agent.startup import start_declared
+
+        self._runtime.check_thread()
+        self._runtime.check_active()
+        return await start_declared(self._runtime, declared_agents(declared))
 
     def handle(self, agent_id: str) -> AgentHandle | None:
         """The handle of a live agent, or none."""
@@ -217,7 +240,7 @@ class Agents(AgentTable):
     def _header(self, session_id: str | None, fields: Mapping[str, Any]) -> SessionHeader:
         clock = self._runtime.clock
         now = clock() if clock is not None else time.time_ns() // 1_000_000
-        return SessionHeader.new(session_id or _fresh_id(), now, **fields)
+        return SessionHeader.new(session_id if session_id is not None else _fresh_id(), now, **fields)
 
     def _checked(self, session_id: str | None, choices: AgentChoices) -> AgentOptions:
         """The options of the choices, when an agent of that id can be made now."""
@@ -227,8 +250,10 @@ class Agents(AgentTable):
         parent = choices.get("parent")
         if parent is not None:
             parent.check_usable()
-        if session_id is not None and self.get(session_id) is not None:
-            raise LifecycleError(f'session "{session_id}" already exists', code="SESSION_ALREADY_EXISTS")
+        if session_id is not None:
+            check_session_id(session_id)
+            if self.get(session_id) is not None:
+                raise LifecycleError(f'session "{session_id}" already exists', code="SESSION_ALREADY_EXISTS")
         return options
 
 

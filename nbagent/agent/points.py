@@ -23,6 +23,7 @@ __all__ = (
     "AgentCreated",
     "AgentDisposed",
     "AssistantStream",
+    "ConfigStartFailed",
     "Enter",
     "InboxChange",
     "PreStep",
@@ -188,6 +189,14 @@ class SessionNotice:
 
     session: Session
     agent: Agent | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigStartFailed:
+    """`agent-loop/config-start-failed`: an agent of a configuration could not be started; the others go on."""
+
+    session_id: str
+    error: Exception
 
 
 def accept_pre_step(answer: Any) -> Enter | Reject:

@@ -137,6 +137,11 @@ class Runtime:
         if self._tasks is None or self._closing:
             raise self.closed()
 
+    @property
+    def closing(self) -> bool:
+        """Whether the runtime is being left."""
+        return self._closing
+
     def closed(self) -> LifecycleError:
         """What those get who come too late or too early."""
         return LifecycleError(

@@ -90,9 +90,7 @@ async def test_pending_input_is_inherited_waits_and_is_not_shared(world):
 
 
 async def test_every_boundary_gives_a_branch_that_can_go_on(world):
-    async with world(
-        tool_calls(("c1", "nope", {}), ("c2", "nope", {})), text("done"), *[text("on")] * 60
-    ) as w:
+    async with world(tool_calls(("c1", "nope", {}), ("c2", "nope", {})), text("done"), *[text("on")] * 60) as w:
         await w.ask("go")
         for boundary in range(len(w.events)):
             handle = await w.runtime.agents.fork("s1", at_seq=boundary, provider="scripted", model="m")

@@ -155,6 +155,20 @@ async def test_bad_options_are_refused_before_anything_exists(options):
         assert runtime.sessions.list() == []
 
 
+@pytest.mark.parametrize("session_id", ["", "../up", ".hidden", "a/b", "x" * 129])
+async def test_an_id_that_cannot_name_a_file_is_refused_everywhere(session_id):
+    async with Runtime() as runtime:
+        await runtime.agents.create("a")
+        for make in (
+            lambda: runtime.agents.create(session_id),
+            lambda: runtime.agents.resume(session_id),
+            lambda: runtime.agents.fork("a", session_id=session_id),
+        ):
+            with pytest.raises(InputError) as failure:
+                await make()
+            assert failure.value.code == "INVALID_SESSION_ID"
+
+
 async def test_a_disposed_agent_says_how_to_go_on(world):
     async with world(text("ok"), store=MemoryStore()) as w:
         await w.ask("hi")

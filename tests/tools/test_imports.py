@@ -15,7 +15,7 @@ def loaded_after(code: str) -> str:
 
 
 def test_importing_tools_loads_no_validation():
-    assert loaded_after("import nbagent, nbagent.tools, nbagent.testing") == "[]"
+    assert loaded_after("import nbagent, nbagent.agent, nbagent.tools, nbagent.testing") == "[]"
 
 
 def test_a_docstring_of_prose_loads_no_parser():
