@@ -31,16 +31,14 @@ class RuntimeContext:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._existed = False
-        self._retained: int | None = None
-        for event in session.events:
-            self.observe(event)
-        if self._retained is not None and self._retained not in session.surface:
-            self._retained = None
+        told = [event.seq for event in session.events if _is_snapshot(event)]
+        surface = set(session.surface)
+        self._existed = bool(told)
+        self._retained: int | None = next((seq for seq in reversed(told) if seq in surface), None)
 
     def observe(self, event: Event) -> None:
         """Follow a committed event."""
-        if event.type == "user/message" and is_context(Message.of(event.data)):
+        if _is_snapshot(event):
             self._existed = True
             self._retained = event.seq
         elif isinstance(event.surface_op, dict) and self._retained in (event.source_event_seqs or ()):
@@ -64,3 +62,7 @@ class RuntimeContext:
             return None
         content = self._session.events[self._retained].data["content"]
         return content[0]["text"] if len(content) == 1 and content[0]["type"] == "text" else None
+
+
+def _is_snapshot(event: Event) -> bool:
+    return event.type == "user/message" and is_context(Message.of(event.data))

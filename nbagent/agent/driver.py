@@ -186,16 +186,8 @@ class Driver:
 
     async def _pre_step(self, claimed: Sequence[Message], step: int) -> tuple[Enter | Reject, Assembly]:
         agent = self.agent
-        assembly = await self.stoppable(
-            lambda: assemble(
-                agent,
-                agent.prompt,
-                agent.hooks,
-                agent.tools.declarations(),
-                agent.requests.variables(agent.options),
-                self.signal,
-            )
-        )
+        variables = agent.requests.variables(agent.options)
+        assembly = await self.stoppable(lambda: assemble(agent, variables, self.signal))
         self.check_abort()
 
         async def default() -> Enter:

@@ -205,8 +205,10 @@ def accept_pre_step(answer: Any) -> Enter | Reject:
     Raises:
         InputError: `INVALID_DECISION`.
     """
-    if isinstance(answer, Enter | Reject):
+    if isinstance(answer, Reject):
         return answer
+    if isinstance(answer, Enter):
+        return Enter([Message.of(message) for message in answer.messages], answer.starts_request_series)
     if isinstance(answer, Mapping):
         decision = cast("Mapping[str, Any]", answer)
         if decision.get("kind") == "reject":

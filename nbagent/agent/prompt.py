@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from nbagent.agent.tool_order import checked_order, ordered_tools
 from nbagent.cancellation import CancelSignal
 from nbagent.errors import InputError, LifecycleError, NbagentError
-from nbagent.hooks import Hooks
 from nbagent.types.config import ToolDeclaration
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class PromptRegistry:
         self._sections: dict[str, _Entry] = {}
         self._variables: dict[str, _Entry] = {}
         self._context: dict[str, _Entry] = {}
+        self._tool_order: tuple[str, ...] | None = None
         self._closed = False
 
     def section(self, name: str, text: Provider, order: float = 0, *, complete: bool = False) -> Callable[[], None]:
@@ -98,9 +99,41 @@ class PromptRegistry:
         """Add a section of the runtime context, read at every step. Answers a remover."""
         return self._add(self._context, name, _Entry(text, order))
 
+    def tool_order(self, names: Iterable[str]) -> Callable[[], None]:
+        """Tell the model of its tools in this order instead of by name; a nearer layer's order wins.
+
+        Args:
+            names: Tool names, and one `<unlisted-tools>` where all the others go, by name.
+
+        Returns:
+            A remover.
+
+        Raises:
+            InputError: `TOOL_ORDER`, a name twice or not exactly one `<unlisted-tools>`; `DUPLICATE_NAME`, this layer
+                has an order already.
+            LifecycleError: `SCOPE_DISPOSED`.
+        """
+        self._check_open()
+        if self._tool_order is not None:
+            raise InputError("this layer has an order of tools already", code="DUPLICATE_NAME")
+        order = self._tool_order = checked_order(names)
+
+        def remove() -> None:
+            if self._tool_order is order:
+                self._tool_order = None
+
+        return remove
+
+    @property
+    def present_tool_order(self) -> tuple[str, ...] | None:
+        """The order of tools that applies to an agent of this layer, or none."""
+        orders = [layer._tool_order for layer in self._layers() if layer._tool_order is not None]
+        return orders[-1] if orders else None
+
     def close(self) -> None:
         """Forget everything in this layer and refuse more."""
         self._closed = True
+        self._tool_order = None
         for entries in (self._sections, self._variables, self._context):
             entries.clear()
 
@@ -117,8 +150,7 @@ class PromptRegistry:
         return {name: await _text(entry.provider) for name, entry in self._merged("_variables").items()}
 
     def _add(self, entries: dict[str, _Entry], name: str, entry: _Entry) -> Callable[[], None]:
-        if self._closed:
-            raise LifecycleError("this layer is disposed and takes no more sections", code="SCOPE_DISPOSED")
+        self._check_open()
         if name in entries:
             raise InputError(f'"{name}" is already registered in this layer', code="DUPLICATE_NAME")
         entries[name] = entry
@@ -128,6 +160,10 @@ class PromptRegistry:
                 del entries[name]
 
         return remove
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LifecycleError("this layer is disposed and takes no more sections", code="SCOPE_DISPOSED")
 
     def _merged(self, attribute: str) -> dict[str, _Entry]:
         merged: dict[str, _Entry] = {}
@@ -141,44 +177,52 @@ class PromptRegistry:
         yield self
 
 
-async def assemble(
-    agent: Agent,
-    prompt: PromptRegistry,
-    hooks: Hooks,
-    tools: Sequence[ToolDeclaration],
-    variables: Mapping[str, str],
-    signal: CancelSignal,
-) -> Assembly:
-    """Gather the prompt of a step and let `system-prompt/assemble` listeners change it."""
+async def assemble(agent: Agent, variables: Mapping[str, str | None], signal: CancelSignal) -> Assembly:
+    """Gather the prompt of a step and let `system-prompt/assemble` listeners change it.
+
+    Args:
+        agent: Whose step.
+        variables: The prompt variables that the loop supplies; registered ones of the same name win.
+        signal: Aborts the turn.
+
+    Raises:
+        NbagentError: `TOOL_ORDER`, the configured order does not fit the tools; `PROMPT_COMPLETE`, two sections claim to
+            be the whole prompt.
+        InputError: `INVALID_DECISION`, a listener answered no assembly.
+    """
+    prompt = agent.prompt
     context: list[Section] = []
 
     async def default() -> Assembly:
         context.extend(await prompt.context_sections())
         return Assembly(
             sections=await prompt.sections(),
-            tools=sorted(tools, key=lambda tool: tool.name),
+            tools=ordered_tools(agent.tools.declarations(), prompt.present_tool_order, agent.tools.names()),
             variables={**variables, **await prompt.variables()},
             context=context,
         )
 
-    answer = await hooks.waterfall("system-prompt/assemble", PromptAssembly(agent, signal), default, _accept)
-    return replace(answer, live_context=answer.context is context)
+    answer = await agent.hooks.waterfall("system-prompt/assemble", PromptAssembly(agent, signal), default, _accept)
+    return replace(answer, sections=_effective(answer.sections), live_context=answer.context is context)
 
 
 def render_prompt(assembly: Assembly) -> str:
     """The system prompt of an assembly; empty when it has no text.
 
     Raises:
-        NbagentError: `PROMPT_VARIABLE`, a reference is malformed, unknown or has no value; `PROMPT_COMPLETE`, two
-            sections claim to be the whole prompt.
+        NbagentError: `PROMPT_VARIABLE`, a reference is malformed, unknown or has no value.
     """
     ordered = sorted(assembly.sections, key=lambda section: section.order)
-    complete = [section for section in ordered if section.complete and section.text]
+    texts = [_interpolate(section, assembly.variables) for section in ordered]
+    return "\n\n".join(text for text in texts if text)
+
+
+def _effective(sections: Sequence[Section]) -> Sequence[Section]:
+    complete = [section for section in sections if section.complete and section.text]
     if len(complete) > 1:
         names = ", ".join(section.name for section in complete)
         raise NbagentError(f"more than one complete prompt section: {names}", code="PROMPT_COMPLETE")
-    texts = [_interpolate(section, assembly.variables) for section in complete or ordered]
-    return "\n\n".join(text for text in texts if text)
+    return complete or sections
 
 
 def _interpolate(section: Section, variables: Mapping[str, str | None]) -> str:

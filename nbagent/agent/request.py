@@ -51,10 +51,10 @@ class RequestLog:
             config["maxTokens"] = options.max_tokens
         return CallConfig.of(config)
 
-    def variables(self, options: AgentOptions) -> dict[str, str]:
-        """The prompt variables that the loop supplies."""
+    def variables(self, options: AgentOptions) -> dict[str, str | None]:
+        """The prompt variables that the loop supplies; one without a value may not be used."""
         seed = self.seed(options)
-        return {"provider": seed.provider, "model": seed.model}
+        return {"provider": seed.provider, "model": seed.model, "cwd": self._session.header.cwd}
 
     # -- admission -----------------------------------------------------------------------------------------------------
 
@@ -93,9 +93,10 @@ class RequestLog:
         for message in _with_context(batch, agent.runtime_context.candidate(context)):
             session.append("user/message", message, surface_op="append")
         series = starts_series or session.content_generation != self._generation
-        self._generation = session.content_generation
         defaults: Mapping[str, bool] = prepared.adapter_defaults if prepared is not None else {}
         self._write_header(turn, step, _header(config, defaults, tools), series)
+        # Only now: a header that the log refused leaves the next request to say that the series broke.
+        self._generation = session.content_generation
         self._write_context(config, facts)
         return Request(
             config=config,

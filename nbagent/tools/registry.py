@@ -140,6 +140,10 @@ class ToolRegistry:
         """What a model is told of the visible tools."""
         return [tool.declaration for tool in self.visible()]
 
+    def names(self) -> list[str]:
+        """The names of the tools of this layer and the farther ones, hidden ones included."""
+        return sorted(self._every())
+
     def denial(self, call: ToolCall) -> str | None:
         """The first reason that a guard has against a call, the farthest layer asked first.
 

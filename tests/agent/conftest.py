@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import anyio
 import pytest
 
 from nbagent import Runtime
@@ -42,6 +43,41 @@ class World:
     async def ask(self, text: str) -> None:
         self.agent.followup(text)
         await self.agent.when_idle()
+
+    @property
+    def prompts(self) -> list[str]:
+        """The texts of the user messages in the log."""
+        return [event.data.text for event in self.of("user/message")]
+
+    @property
+    def header_reasons(self) -> list[str]:
+        return [event.data["reason"] for event in self.of("request/header")]
+
+    def waiting(self, target: str) -> list[str]:
+        """The texts that wait in a list of the inbox."""
+        return [message.text for message in getattr(self.agent.inbox, target.replace("-", "_"))]
+
+    def sent(self, role: str | None = None) -> list[list[str]]:
+        """The texts of each request's messages, of one role or of all."""
+        return [[m.text for m in r.messages if role in (None, m.role)] for r in self.model.requests]
+
+    async def until(self, condition: Any) -> None:
+        """Wait until something is so."""
+        with anyio.fail_after(5):
+            while not condition():
+                await anyio.sleep(0.002)
+
+    async def answering(self, text: str) -> None:
+        """Send a prompt and wait until a part of the answer is in the log."""
+        frames = len(self.of("assistant/frame"))
+        self.agent.followup(text)
+        await self.until(lambda: len(self.of("assistant/frame")) > frames)
+
+    def hear(self, point: str, value: Any) -> list[Any]:
+        """Collect `value(payload)` of a notification of this agent."""
+        heard: list[Any] = []
+        self.agent.on(point, lambda payload: heard.append(value(payload)))
+        return heard
 
     def on(self, point: str) -> Any:
         """Decorator: listen to a point of this agent."""

@@ -151,7 +151,8 @@ async def test_a_prompt_variable_without_a_value_fails_the_turn_before_any_reque
         await w.ask("hi")
         message = w.reasons[0]["error"]["message"]
         assert (
-            message == 'unknown prompt variable "{{place}}" in section "system"; registered variables: model, provider'
+            message
+            == 'unknown prompt variable "{{place}}" in section "system"; registered variables: cwd, model, provider'
         )
         assert w.model.requests == []
         w.agent.prompt.variable("place", "Oslo")
