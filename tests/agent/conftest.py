@@ -11,6 +11,7 @@ import pytest
 
 from nbagent import Runtime
 from nbagent.testing import ScriptedAdapter
+from nbagent.types.messages import user_message
 
 pytestmark = pytest.mark.anyio
 
@@ -60,6 +61,19 @@ class World:
     def sent(self, role: str | None = None) -> list[list[str]]:
         """The texts of each request's messages, of one role or of all."""
         return [[m.text for m in r.messages if role in (None, m.role)] for r in self.model.requests]
+
+    async def resume(self, **choices: Any) -> None:
+        """Dispose the agent and take its session up again."""
+        await self.handle.dispose(keep_inbox=True)
+        self.handle = await self.runtime.agents.resume(self.agent.id, **choices)
+        self.agent = self.handle.agent
+
+    def shadow(self, *seqs: int) -> Any:
+        """Put a summary in the place of surface nodes, as compaction does."""
+        place = {"op": "replace", "startSeq": seqs[0], "endSeq": seqs[-1]}
+        return self.agent.session.append(
+            "user/message", user_message("summary"), surface_op=place, source_event_seqs=list(seqs)
+        )
 
     async def until(self, condition: Any) -> None:
         """Wait until something is so."""

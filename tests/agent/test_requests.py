@@ -6,7 +6,7 @@ import pytest
 
 from nbagent import tool
 from nbagent.agent.reconcile import PromptNode, PromptWrite, reconcile
-from nbagent.testing import as_json, sent_requests, text
+from nbagent.testing import text
 
 pytestmark = pytest.mark.anyio
 
@@ -72,33 +72,6 @@ async def test_tools_that_come_and_go_are_told_by_name(world):
         assert [len(r.tool_history["updates"]) for r in w.model.requests] == [0, 1, 2, 2]
 
 
-async def test_a_changed_prompt_replaces_the_head_on_a_plain_route(world):
-    version = ["one"]
-    async with world(text("a"), text("b"), system=lambda: version[0]) as w:
-        await w.ask("1")
-        version[0] = "two"
-        await w.ask("2")
-        first, second = w.of("system/message")
-        assert second.surface_op == {"op": "replace", "startSeq": first.seq, "endSeq": first.seq}
-        assert [m.text for m in w.model.requests[1].messages if m.role == "system"] == ["two"]
-        assert w.of("request/header")[1].data["reason"] == "series"
-        assert [as_json(r) for r in sent_requests(w.agent.session.events)] == [as_json(r) for r in w.model.requests]
-
-
-async def test_a_changed_prompt_is_appended_where_the_route_understands_it(world):
-    version = ["one"]
-    async with world(
-        text("a"), text("b"), text("c"), system=lambda: version[0], adapter={"system_prompt_update": "in-history"}
-    ) as w:
-        await w.ask("1")
-        version[0] = "two"
-        await w.ask("2")
-        await w.ask("3")
-        assert [m.role for m in w.model.requests[1].messages] == ["system", "user", "assistant", "system", "user"]
-        assert len(w.of("request/header")) == 1
-        assert len(w.of("system/message")) == 2
-
-
 @pytest.mark.parametrize(
     ("nodes", "rendering", "in_history", "new_series", "writes"),
     [
@@ -123,38 +96,3 @@ async def test_a_changed_prompt_is_appended_where_the_route_understands_it(world
 def test_prompt_reconciliation_follows_the_table(nodes, rendering, in_history, new_series, writes):
     present = [PromptNode(seq, node_text) for seq, node_text in nodes]
     assert reconcile(present, rendering, in_history=in_history, new_series=new_series) == writes
-
-
-async def test_runtime_context_is_told_when_it_changes(world):
-    mode = ["Mode: read-only."]
-    async with world(*[text("x")] * 5) as w:
-        remove = w.agent.prompt.context("mode", lambda: mode[0])
-        await w.ask("1")
-        await w.ask("2")
-        mode[0] = "Mode: write."
-        await w.ask("3")
-        remove()
-        await w.ask("4")
-        await w.ask("5")
-        told = [e.data.text for e in w.of("user/message") if e.data.source["kind"] == "plugin"]
-        first = "Current runtime context. This snapshot supersedes earlier runtime-context snapshots.\n\n"
-        assert told == [
-            first + "Mode: read-only.",
-            first + "Mode: write.",
-            "Current runtime context: none. Earlier runtime-context snapshots no longer apply.",
-        ]
-        assert len(w.of("request/header")) == 1
-
-
-async def test_a_prompt_variable_without_a_value_fails_the_turn_before_any_request(world):
-    async with world(text("ok"), system="You are in {{place}}.") as w:
-        await w.ask("hi")
-        message = w.reasons[0]["error"]["message"]
-        assert (
-            message
-            == 'unknown prompt variable "{{place}}" in section "system"; registered variables: cwd, model, provider'
-        )
-        assert w.model.requests == []
-        w.agent.prompt.variable("place", "Oslo")
-        await w.ask("again")
-        assert w.model.requests[0].messages[0].text == "You are in Oslo."
