@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from nbagent.agent.activity import Activity
 from nbagent.agent.context import RuntimeContext
-from nbagent.agent.inbox import Inbox, Target
+from nbagent.agent.inbox import Inbox, Target, input_message
 from nbagent.agent.initiator import initiating
 from nbagent.agent.options import AgentOptions
 from nbagent.agent.points import InboxChange, StatusChange, TurnFailure
@@ -23,7 +23,7 @@ from nbagent.logs import logger
 from nbagent.session import Session
 from nbagent.tools import ToolRegistry
 from nbagent.types.config import CancelCause
-from nbagent.types.messages import Message, user_message
+from nbagent.types.messages import Message
 
 if TYPE_CHECKING:
     from nbagent.agent.runtime import Runtime
@@ -134,8 +134,7 @@ class Agent:
         after_abort = wake and self._activity is not None and self._activity.signal.aborted
         if after_abort:
             target = "next-turn"
-        queued = user_message(message) if isinstance(message, str) else Message.of(message)
-        logged = self.inbox.append(target, queued)
+        logged = self.inbox.append(target, input_message(message))
         if wake:
             self._wake(after_abort=after_abort)
         return logged

@@ -11,14 +11,30 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from nbagent.errors import InputError
+from nbagent.errors import InputError, SessionError
 from nbagent.session import Session
-from nbagent.types.messages import Message
+from nbagent.types.frozen import NotJsonError
+from nbagent.types.messages import Message, user_message
 
-__all__ = ("Inbox", "Target")
+__all__ = ("Inbox", "Target", "input_message")
 
 Target = Literal["next-turn", "next-step"]
 _TARGETS: tuple[Target, ...] = ("next-turn", "next-step")
+
+
+def input_message(given: str | Mapping[str, Any]) -> Message:
+    """A text, a message or the mapping of one as a message.
+
+    Raises:
+        SessionError: `NOT_JSON`; `INVALID_EVENT`, it has no id.
+    """
+    try:
+        message = user_message(given) if isinstance(given, str) else Message.of(given)
+    except NotJsonError as fault:
+        raise SessionError(f"a message is lossless JSON: {fault}", code="NOT_JSON") from fault
+    if not isinstance(message.get("id"), str):
+        raise SessionError("a message needs an id: make it with user_message(...)", code="INVALID_EVENT")
+    return message
 
 
 class Inbox:
@@ -73,7 +89,7 @@ class Inbox:
 
         Raises:
             InputError: `UNKNOWN_TARGET`; `ALREADY_PENDING` when an id is already in either list.
-            SessionError: The log refused the event; the lists are unchanged.
+            SessionError: One of them is no message (`NOT_JSON`, `INVALID_EVENT`), or the log refused the event; the lists are unchanged.
         """
         return self._splice(target, start, delete_count, inserted, canceled=True)[0]
 
@@ -141,7 +157,7 @@ class Inbox:
         pending = state[target]
         at = _start(start, len(pending))
         count = min(max(_truncate(delete_count, len(pending)), 0), len(pending) - at)
-        messages = [Message.of(message) for message in inserted]
+        messages = [input_message(message) for message in inserted]
         if not count and not messages:
             return [], []
         removed = list(pending[at : at + count])
