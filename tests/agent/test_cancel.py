@@ -37,32 +37,6 @@ async def test_cancelling_a_stream_keeps_the_text_that_was_shown(world):
         check_log(w.events)
 
 
-async def test_half_a_tool_call_is_dropped_and_text_kept(world):
-    chunks = [
-        {"type": "text-delta", "index": 0, "text": "let me see"},
-        {"type": "tool-call-delta", "index": 1, "id": "c1", "name": "echo", "argumentsDelta": '{"x'},
-    ]
-    async with world(hang(*chunks)) as w:
-        w.agent.followup("hi")
-        await until(shown(w))
-        w.agent.cancel()
-        await w.agent.when_idle()
-        assert w.of("assistant/message")[0].data["message"].content == [{"type": "text", "text": "let me see"}]
-        assert w.of("tool/call") == []
-
-
-async def test_nothing_visible_leaves_no_message(world):
-    async with world(hang({"type": "text-delta", "index": 0, "text": "  \n"})) as w:
-        ends = []
-        w.agent.on("agent/assistant-stream", lambda p: p.type == "end" and ends.append(p.outcome["kind"]))
-        w.agent.followup("hi")
-        await until(shown(w))
-        w.agent.cancel()
-        await w.agent.when_idle()
-        assert w.of("assistant/message") == []
-        assert ends == ["aborted"]
-
-
 async def test_cancelling_right_after_the_send_opens_and_ends_a_turn_without_step(world):
     async with world(text("never"), text("ok")) as w:
         w.agent.followup("hi")
@@ -124,17 +98,6 @@ async def test_a_second_cancel_drops_the_latched_input(world):
         assert len(w.model.requests) == 1
         await w.ask("c")
         assert len(w.model.requests) == 2
-
-
-async def test_the_first_cause_wins(world):
-    async with world(hang()) as w:
-        cause = {"kind": "parent"}
-        w.agent.followup("a")
-        await until(shown(w))
-        w.agent.cancel(cause)
-        w.agent.cancel("user")
-        await w.agent.when_idle()
-        assert w.reasons == [{"kind": "aborted", "reason": {"kind": "parent"}}]
 
 
 async def test_cancel_from_the_answer_runs_no_tool_and_answers_every_call(world):
