@@ -5,6 +5,8 @@ Code that runs on behalf of a turn is handed a `CancelSignal`. Cancelling is a p
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -13,7 +15,7 @@ import anyio
 from nbagent.logs import logger
 from nbagent.registration import enlist
 
-__all__ = ("CancelSignal", "Interrupted")
+__all__ = ("CancelSignal", "Interrupted", "WaitCancelledError", "cancelled_here")
 
 _log = logger(__name__)
 _T = TypeVar("_T")
@@ -21,6 +23,13 @@ _T = TypeVar("_T")
 
 class Interrupted(Exception):  # noqa: N818 - it is not an error, it ends a wait
     """What `CancelSignal.run` raises when the work was stopped before it had a result."""
+
+
+class WaitCancelledError(Exception):
+    """What `CancelSignal.run` raises when something that the work awaited was cancelled, and the work was not."""
+
+    def __init__(self) -> None:
+        super().__init__("something that was waited for was cancelled")
 
 
 class CancelSignal:
@@ -78,6 +87,7 @@ class CancelSignal:
 
         Raises:
             Interrupted: The work was ended by the abort and has no result.
+            WaitCancelledError: A task or future that the work awaited was cancelled, and nobody has cancelled the work.
         """
         scope = anyio.CancelScope()
 
@@ -90,10 +100,24 @@ class CancelSignal:
         unsubscribe = self.subscribe(on_abort)
         try:
             with scope:
-                return await work()
+                try:
+                    return await work()
+                except asyncio.CancelledError:
+                    if cancelled_here():
+                        raise
+                    raise WaitCancelledError from None
         finally:
             unsubscribe()
         raise Interrupted
+
+
+def cancelled_here() -> bool:
+    """Whether the running asyncio task, or a cancel scope around it, is cancelled."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no asyncio here: the exception was raised by hand
+        return False
+    return anyio.current_effective_deadline() == -math.inf or (task is not None and task.cancelling() > 0)
 
 
 def _tell(callback: Callable[[], object]) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import anyio
 import anyio.lowlevel
 import pytest
 
-from nbagent.cancellation import CancelSignal, Interrupted
+from nbagent.cancellation import CancelSignal, Interrupted, WaitCancelledError
 
 pytestmark = pytest.mark.anyio
 
@@ -172,6 +173,27 @@ async def test_an_abort_after_the_work_touches_nothing_that_follows():
     await signal.run(anyio.lowlevel.checkpoint)
     signal.cancel()
     await anyio.sleep(0.01)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_cancelled_future_does_not_cancel_who_waits_for_it(anyio_backend):
+    async def work():
+        future = asyncio.get_running_loop().create_future()
+        future.cancel()
+        await future
+
+    with pytest.raises(WaitCancelledError, match="something that was waited for was cancelled"):
+        await CancelSignal().run(work)
+    assert not asyncio.current_task().cancelling()
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_cancelling_the_task_goes_through(anyio_backend):
+    task = asyncio.ensure_future(CancelSignal().run(anyio.sleep_forever))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 async def cancel_soon(signal):

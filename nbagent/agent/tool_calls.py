@@ -5,7 +5,7 @@ Calls start, prepare and commit strictly in the model's order; only their bodies
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -112,7 +112,9 @@ class _Scheduler:
             arguments=_arguments(block["arguments"]),
             root_call_id=block["id"],
         )
-        execution = ToolExecution(driver.agent.tools, driver.agent.hooks, driver.agent, call, driver.signal)
+        execution = ToolExecution(
+            driver.agent.tools, driver.agent.hooks, driver.agent, call, driver.signal, self._record_approval
+        )
         started = _Running(block, recorded, execution)
         running.append(started)
         try:
@@ -157,6 +159,10 @@ class _Scheduler:
                 "arguments": block["arguments"],
             },
         )
+
+    def _record_approval(self, type: str, data: Mapping[str, Any]) -> None:
+        place = {"turn": self._driver.turn, "step": self._driver.step}
+        self._driver.session.append(type, {**place, **data}, ignorable=True)
 
     def record_result(self, call_id: str, recorded: Event, outcome: ToolOutcome) -> None:
         """Log a result, then hand its contexts to the next step."""

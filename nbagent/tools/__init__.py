@@ -1,5 +1,6 @@
 """What agents can do."""
 
+from nbagent.tools.approval import Approval, ApprovalRequest
 from nbagent.tools.current import CurrentCall, current_call
 from nbagent.tools.outcome import ToolOutcome
 from nbagent.tools.pipeline import ToolExecution
@@ -8,6 +9,8 @@ from nbagent.tools.registry import ToolRegistry
 from nbagent.tools.tool import Tool, as_tool, tool
 
 __all__ = (
+    "Approval",
+    "ApprovalRequest",
     "CurrentCall",
     "Tool",
     "ToolCall",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-import math
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
-from nbagent.cancellation import CancelSignal, Interrupted
+from nbagent.cancellation import CancelSignal, Interrupted, WaitCancelledError, cancelled_here
 from nbagent.errors import ToolError
 from nbagent.logs import logger
 from nbagent.tools.current import CurrentCall, serving
@@ -56,8 +55,8 @@ async def run_body(tool: Tool, call: ToolCall, served: CurrentCall, main_thread:
         return value if isinstance(value, ToolOutcome) else success_of(tool, value, concluded=served.concluded)
     except Interrupted:
         return aborted_outcome(dispatched=True)
-    except asyncio.CancelledError:
-        if _is_cancelled_here():
+    except (asyncio.CancelledError, WaitCancelledError) as failure:
+        if isinstance(failure, asyncio.CancelledError) and cancelled_here():
             raise
         # What the body awaited was cancelled, not the body: its own doing, unless it heeds the abort that way.
         if served.signal.aborted:
@@ -140,12 +139,3 @@ def _threads() -> anyio.CapacityLimiter:
         limiter = anyio.CapacityLimiter(_THREADS)
         _limiter.set(limiter)
         return limiter
-
-
-def _is_cancelled_here() -> bool:
-    """Whether the running asyncio task, or a cancel scope around it, is cancelled."""
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:  # no asyncio here: the exception was raised by hand
-        return False
-    return anyio.current_effective_deadline() == -math.inf or (task is not None and task.cancelling() > 0)

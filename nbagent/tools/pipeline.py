@@ -6,13 +6,14 @@ finalization are for one call at a time; bodies may overlap.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from nbagent.cancellation import CancelSignal, Interrupted
 from nbagent.errors import InputError
 from nbagent.hooks import Hooks
+from nbagent.tools.approval import ApprovalRequest, RecordApproval, ask_for_approval, reason_against
 from nbagent.tools.body import run_body, success_of
 from nbagent.tools.current import CurrentCall
 from nbagent.tools.faults import ToolNotFoundError
@@ -54,17 +55,27 @@ class ToolExecution:
         agent: For whom; none for a call outside an agent.
         call: The call.
         signal: Aborts when the turn is cancelled.
+        record: Puts questions of approval and their answers into the agent's log.
 
     Attributes:
         call: The call, its arguments frozen once it is prepared.
         decided: Whether an outcome exists, so that the body is not to be dispatched (any more).
     """
 
-    def __init__(self, registry: ToolRegistry, hooks: Hooks, agent: Any, call: ToolCall, signal: CancelSignal) -> None:
+    def __init__(
+        self,
+        registry: ToolRegistry,
+        hooks: Hooks,
+        agent: Any,
+        call: ToolCall,
+        signal: CancelSignal,
+        record: RecordApproval | None = None,
+    ) -> None:
         self._registry = registry
         self._hooks = hooks
         self._agent = agent
         self._signal = signal
+        self._record = record or _unrecorded
         self._outcome: ToolOutcome | None = None
         self._final = False
         self._entered = False
@@ -91,7 +102,7 @@ class ToolExecution:
             self._decide(aborted_outcome(dispatched=False), final=True)
             return
         try:
-            reason = self._reason_to_deny(await self._ask_policy())
+            reason = await self._reason_to_deny()
         except Interrupted:
             reason = None
         except Exception as failure:
@@ -142,6 +153,16 @@ class ToolExecution:
 
     # -- policy --------------------------------------------------------------------------------------------------------
 
+    async def _reason_to_deny(self) -> str | None:
+        """Policy, approval where policy asks for it, then guards, which nothing overrules."""
+        decision = await self._ask_policy()
+        reason: str | None = None
+        if isinstance(decision, Deny):
+            reason = decision.reason
+        elif isinstance(decision, Ask):
+            reason = await self._ask_somebody(decision.reason)
+        return self._registry.denial(self.call) if reason is None else reason
+
     async def _ask_policy(self) -> Allow | Deny | Ask:
         async def default() -> Allow:
             return Allow()
@@ -153,12 +174,16 @@ class ToolExecution:
             lambda: self._hooks.waterfall("tools/pre-execute", payload, default, accept_policy), grace=_GRACE
         )
 
-    def _reason_to_deny(self, decision: Allow | Deny | Ask) -> str | None:
-        if isinstance(decision, Deny):
-            return decision.reason
-        if isinstance(decision, Ask):
-            return decision.reason or f'tool "{self.call.name}" requires approval (not yet supported)'
-        return self._registry.denial(self.call)
+    async def _ask_somebody(self, why: str | None) -> str | None:
+        name, service = self.call.name, self._registry.approval_service
+        if service is None:
+            return why or f'tool "{name}" requires approval (not yet supported)'
+        if self._agent is None:
+            return f'tool "{name}" requires approval, but the call has no agent to route it through'
+        if self._signal.aborted:
+            raise Interrupted
+        request = ApprovalRequest(self._agent, self.call, why, self._signal)
+        return reason_against(await ask_for_approval(service, request, self._record), name)
 
     # -- dispatch ------------------------------------------------------------------------------------------------------
 
@@ -230,6 +255,10 @@ class ToolExecution:
     def _decide(self, outcome: ToolOutcome, *, final: bool = False) -> None:
         self._outcome = outcome
         self._final = final
+
+
+def _unrecorded(type: str, data: Mapping[str, Any]) -> None:
+    """Outside an agent's turn there is no log."""
 
 
 def _fused(outer: CancelSignal, narrowed: CancelSignal | None) -> tuple[CancelSignal, Callable[[], None]]:

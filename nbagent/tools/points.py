@@ -72,7 +72,7 @@ class Deny:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A person decides."""
+    """Somebody decides; what the model reads where nobody can is the reason."""
 
     reason: str | None = None
 
@@ -151,7 +151,7 @@ def accept_policy(answer: Any) -> Allow | Deny | Ask:
         if kind == "deny":
             return Deny(str(decision.get("reason") or "denied by policy"))
         if kind == "ask":
-            return Ask(decision.get("reason"))
+            return Ask(str(decision.get("reason") or "") or None)
     raise InputError(
         f'a "tools/pre-execute" listener must answer allow, deny or ask, got {answer!r}', code="INVALID_DECISION"
     )

@@ -1,4 +1,4 @@
-"""The tools and guards of one layer; an agent's layer shadows the runtime's by name."""
+"""The tools, guards and approval services of one layer; an agent's layer shadows the runtime's by name."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import Any
 from nbagent.errors import InputError, LifecycleError
 from nbagent.hooks import Hooks
 from nbagent.registration import enlist
+from nbagent.tools.approval import ApprovalService
 from nbagent.tools.body import MainThread
 from nbagent.tools.points import ToolCall
+from nbagent.tools.signature import innermost
 from nbagent.tools.tool import Tool, as_tool
 from nbagent.types.config import ToolDeclaration
 
@@ -42,6 +44,7 @@ class ToolRegistry:
         self._parent = parent
         self._tools: dict[str, Tool] = {}
         self._guards: list[Guard] = []
+        self._approval_services: list[ApprovalService] = []
         self._restrictions: list[_Restriction] = []
         self._main_thread: MainThread | None = None
         self._closed = False
@@ -79,6 +82,21 @@ class ToolRegistry:
         if inspect.iscoroutinefunction(guard):
             raise InputError("a guard must be a plain function; use tools/pre-execute to wait", code="INVALID_LISTENER")
         return enlist(self._guards, guard)
+
+    def approve_with(self, service: ApprovalService) -> Callable[[], None]:
+        """Let `await service(request)` decide the calls for which policy asks; answers a function that removes it.
+
+        It answers `allowed-once`, `rejected`, `cancelled` or `unavailable`. The nearest layer that has a service
+        decides, by the one registered last. A service that raises or answers something else fails the call.
+
+        Raises:
+            InputError: `INVALID_LISTENER`, it is no async function.
+            LifecycleError: `SCOPE_DISPOSED`.
+        """
+        self._check_open()
+        if not callable(service) or not inspect.iscoroutinefunction(innermost(service)):
+            raise InputError("an approval service must be an async function", code="INVALID_LISTENER")
+        return enlist(self._approval_services, service)
 
     def restrict(
         self, names: Sequence[str] | None = None, *, without: Sequence[str] | None = None
@@ -163,6 +181,11 @@ class ToolRegistry:
         return None
 
     @property
+    def approval_service(self) -> ApprovalService | None:
+        """What decides about calls for which policy asks, or none."""
+        return next((layer._approval_services[-1] for layer in self._layers() if layer._approval_services), None)
+
+    @property
     def main_thread(self) -> MainThread | None:
         """What runs the bodies of `@tool(thread="main")`: `await f(job, signal)`; of this layer or a farther one.
 
@@ -179,6 +202,7 @@ class ToolRegistry:
         self._closed = True
         self._tools.clear()
         self._guards.clear()
+        self._approval_services.clear()
         self._restrictions.clear()
 
     def _every(self) -> dict[str, Tool]:
