@@ -6,9 +6,8 @@ A frame is durable before anybody is told of its chunks.
 
 from __future__ import annotations
 
-import inspect
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from nbagent.types.stream import StreamChunk
 
 if TYPE_CHECKING:
     from nbagent.agent.driver import Driver
+    from nbagent.llm.model_stream import ModelStream
     from nbagent.llm.runtime import PreparedCall
 
 __all__ = ("Answer", "run_attempt")
@@ -56,9 +56,11 @@ async def run_attempt(driver: Driver, request: Request, prepared: PreparedCall |
     Raises:
         Aborted: The turn was cancelled; what was shown is in the log.
     """
-    stream: Any = (prepared or driver.agent.llm).stream(request, driver.signal)
-    if inspect.isawaitable(stream):
-        stream = await stream
+    stream = (prepared or driver.agent.llm).stream(request, driver.signal)
+    # A stream that cannot be made has no notifications, one that was made has a start and an end.
+    await driver.stoppable(stream.open)
+    if driver.signal.aborted:
+        await stream.aclose()
     driver.check_abort()
     run = _Attempt(driver, request, attempt)
     run.notices.start()
@@ -94,7 +96,7 @@ class _Attempt:
         self._assembler = Assembler()
         self.notices = StreamNotices(driver.agent, driver.turn, driver.step)
 
-    async def read(self, stream: AsyncIterator[StreamChunk]) -> None:
+    async def read(self, stream: ModelStream) -> None:
         """Take the whole stream; a cancel closes it."""
         inbound = _Inbound()
         failure: Exception | None = None
@@ -191,7 +193,7 @@ class _Attempt:
         self.notices.end_committed(event)
 
 
-async def _pump(stream: AsyncIterator[StreamChunk], inbound: _Inbound) -> None:
+async def _pump(stream: ModelStream, inbound: _Inbound) -> None:
     looked = 0.0
     try:
         async for chunk in stream:
@@ -206,10 +208,8 @@ async def _pump(stream: AsyncIterator[StreamChunk], inbound: _Inbound) -> None:
     finally:
         inbound.ended = True
         inbound.news.set()
-        close = getattr(stream, "aclose", None)
-        if close is not None:
-            with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
-                await close()
+        with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
+            await stream.aclose()
 
 
 def _with_unique_call_ids(blocks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from nbagent.cancellation import CancelSignal
 from nbagent.errors import LlmError
 from nbagent.hooks import Hooks
 from nbagent.llm.adapter import Adapter
+from nbagent.llm.model_stream import ModelStream
 from nbagent.types.config import CallConfig, ModelFacts, Request
 from nbagent.types.stream import StreamChunk, finish
 
@@ -96,13 +97,11 @@ class LlmRuntime:
         complete = config.replace(**filled) if filled else config
         return PreparedCall(self, adapter, complete, dict.fromkeys(filled, True), facts)
 
-    def stream(self, request: Request, signal: CancelSignal) -> AsyncIterator[StreamChunk]:
+    def stream(self, request: Request, signal: CancelSignal) -> ModelStream:
         """Stream a request over the route that its configuration names. Failures of listeners are raised."""
         return self.stream_over(None, request, signal)
 
-    async def stream_over(
-        self, adapter: Adapter | None, request: Request, signal: CancelSignal
-    ) -> AsyncIterator[StreamChunk]:
+    def stream_over(self, adapter: Adapter | None, request: Request, signal: CancelSignal) -> ModelStream:
         """Stream a request over `adapter`, or over the registered one."""
 
         async def boundary() -> AsyncIterator[StreamChunk]:
@@ -110,14 +109,7 @@ class LlmRuntime:
                 lambda: (adapter or self.adapter(request.config.provider)).stream(request, signal), signal
             )
 
-        stream: Any = await self._hooks.waterfall("llm/stream", StreamCall(request, signal), boundary)
-        try:
-            async for chunk in stream:
-                yield chunk
-        finally:
-            close = getattr(stream, "aclose", None)
-            if close is not None:
-                await close()
+        return ModelStream(lambda: self._hooks.waterfall("llm/stream", StreamCall(request, signal), boundary))
 
     async def aclose(self) -> None:
         """Close the adapters of this layer, all of them; the first failure is raised."""
@@ -159,7 +151,7 @@ class PreparedCall:
         self.adapter_defaults = adapter_defaults
         self.facts = facts
 
-    def stream(self, request: Request, signal: CancelSignal) -> AsyncIterator[StreamChunk]:
+    def stream(self, request: Request, signal: CancelSignal) -> ModelStream:
         """Stream the request that was built for this call.
 
         Raises:

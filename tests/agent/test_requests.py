@@ -1,39 +1,106 @@
-"""Header, context, tool changes, system prompt and runtime context: what the log says before a request is sent."""
+"""Requests: built from the log alone, frozen, each one the continuation of the one before."""
 
 from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
 from nbagent import tool
-from nbagent.agent.reconcile import PromptNode, PromptWrite, reconcile
-from nbagent.testing import text
+from nbagent.cancellation import CancelSignal
+from nbagent.errors import LlmError
+from nbagent.testing import as_json, sent_requests, text, tool_calls
+from nbagent.types.config import CallConfig
 
 pytestmark = pytest.mark.anyio
 
 
 @tool
-def search() -> str:
-    """Search."""
-    return ""
+def echo(x: int) -> str:
+    """Say it again."""
+    return f"echo {x}"
 
 
-@tool
-def fetch() -> str:
-    """Fetch."""
-    return ""
+async def test_a_request_is_frozen_and_holds_the_prompt_among_its_messages(world):
+    async with world(text("ok"), tools=[echo]) as w:
+        await w.ask("hi")
+        (request,) = w.model.requests
+        assert [m.role for m in request.messages] == ["system", "user"]
+        assert set(as_json(request)) == {"config", "messages", "tools", "toolHistory", "sessionId"}
+        assert request.session_id == w.agent.id
+        with pytest.raises(FrozenInstanceError):
+            request.messages = ()
+        with pytest.raises((TypeError, AttributeError)):
+            request.messages.append(request.messages[0])
+        for value in (request.config, request.messages[1], request.messages[1].content[0], request.tools[0]):
+            with pytest.raises(TypeError):
+                value["role"] = "system"
 
 
-async def test_unchanged_turns_log_one_header_and_one_context(world):
-    async with world(text("a"), text("b")) as w:
+async def test_a_listener_that_changes_the_content_of_a_request_fails_the_turn(world):
+    async with world(text("ok")) as w:
+
+        @w.on("llm/stream")
+        async def change(payload, next):
+            payload.request.messages[1].content[0]["text"] = "changed"
+            return await next()
+
+        await w.ask("hi")
+        assert w.reasons[0]["kind"] == "error"
+        assert w.reasons[0]["error"]["code"] == "UNKNOWN"
+        assert w.model.requests == []
+
+
+async def test_the_signal_of_a_call_stays_live(world):
+    async with world(text("ok")) as w:
+        signals = []
+
+        @w.on("llm/stream")
+        async def look(payload, next):
+            signals.append((payload.signal, payload.signal.aborted))
+            return await next()
+
+        w.agent.on("session/event", lambda p: p.event.type == "assistant/frame" and w.agent.cancel())
+        await w.ask("hi")
+        ((signal, aborted_before),) = signals
+        assert (aborted_before, signal.aborted) == (False, True)
+
+
+async def test_each_request_begins_with_the_messages_of_the_one_before(world):
+    script = [tool_calls(("c1", "echo", {"x": 1})), tool_calls(("c2", "echo", {"x": 2})), text("a"), text("b")]
+    async with world(*script, tools=[echo]) as w:
         await w.ask("1")
         await w.ask("2")
-        assert [e.data["reason"] for e in w.of("request/header")] == ["initial"]
-        assert len(w.of("request/context")) == 1
-        first, second = w.model.requests
-        assert list(second.messages[: len(first.messages)]) == list(first.messages)
+        for before, after in zip(w.model.requests, w.model.requests[1:], strict=False):
+            assert all(a is b for a, b in zip(before.messages, after.messages, strict=False))
+            assert len(after.messages) > len(before.messages)
+        assert [as_json(r) for r in sent_requests(w.agent.session)] == [as_json(r) for r in w.model.requests]
 
 
-async def test_a_listener_chooses_another_model(world):
+async def test_a_request_that_was_sent_does_not_grow(world):
+    async with world(text("a"), text("b")) as w:
+        await w.ask("1")
+        first = w.model.requests[0].messages
+        count = len(first)
+        await w.ask("2")
+        assert len(first) == count
+
+
+async def test_messages_of_a_stored_session_are_frozen_and_keep_their_identity(world):
+    async with world(text("a"), text("b"), text("c")) as w:
+        await w.ask("1")
+        ids = [m.id for m in w.agent.session.messages()]
+        await w.resume(system="Be brief.")
+        await w.ask("2")
+        await w.ask("3")
+        second, third = w.model.requests[1:]
+        assert [m.id for m in second.messages][: len(ids)] == ids
+        assert all(a is b for a, b in zip(second.messages, third.messages, strict=False))
+        with pytest.raises(TypeError):
+            second.messages[1]["role"] = "system"
+
+
+async def test_a_listener_proposes_another_configuration_by_answering_one(world):
     async with world(text("a"), text("b")) as w:
 
         @w.on("agent/request")
@@ -45,54 +112,33 @@ async def test_a_listener_chooses_another_model(world):
 
         await w.ask("1")
         await w.ask("2")
-        assert [e.data["reason"] for e in w.of("request/header")] == ["initial", "change"]
+        assert w.header_reasons == ["initial", "change"]
         assert w.model.requests[1].config.model == "other"
 
 
-async def test_tools_that_come_and_go_are_told_by_name(world):
-    async with world(*[text("x")] * 4) as w:
-        w.runtime.tools.register(search)
-        await w.ask("1")
-        w.runtime.tools.register(fetch)
-        await w.ask("2")
-        w.agent.tools.restrict(["fetch"])
-        await w.ask("3")
-        await w.ask("4")
-        changes = [(e.data["message"].content, e.data.get("headerSeq")) for e in w.of("developer/message")]
-        headers = w.of("request/header")
-        assert changes == [
-            ([{"type": "tool-addition", "toolName": "fetch"}], headers[1].seq),
-            ([{"type": "tool-removal", "toolName": "search"}], None),
-        ]
-        assert [[t["name"] for t in e.data["header"]["tools"]] for e in headers] == [
-            ["search"],
-            ["fetch", "search"],
-            ["fetch"],
-        ]
-        assert [len(r.tool_history["updates"]) for r in w.model.requests] == [0, 1, 2, 2]
+@pytest.mark.parametrize("answer", [None, "m", ["m"]])
+async def test_what_is_no_configuration_fails_the_turn(world, answer):
+    async with world() as w:
+
+        @w.on("agent/request")
+        async def wrong(payload, next):
+            return answer
+
+        await w.ask("hi")
+        assert w.reasons[0]["error"]["message"].startswith('an "agent/request" listener must answer a configuration')
+        assert w.model.requests == []
 
 
-@pytest.mark.parametrize(
-    ("nodes", "rendering", "in_history", "new_series", "writes"),
-    [
-        ([], "", False, False, [PromptWrite("")]),
-        ([], "p", True, True, [PromptWrite("p")]),
-        ([(0, "p")], "p", False, True, []),
-        ([(0, "p")], "q", False, False, [PromptWrite("q", 0)]),
-        ([(0, "")], "q", True, True, [PromptWrite("q", 0)]),
-        ([(0, "")], "q", True, False, [PromptWrite("q")]),
-        ([(0, "p"), (5, "q")], "q", False, False, [PromptWrite("", 5), PromptWrite("q", 0)]),
-        ([(0, "p"), (5, "q")], "p", True, True, [PromptWrite("", 5)]),
-        ([(0, "p"), (5, "q")], "q", True, False, []),
-        ([(0, "p"), (5, "q")], "r", True, False, [PromptWrite("r")]),
-        ([(0, "p"), (5, "q"), (7, "r")], "", True, False, [PromptWrite("", 5), PromptWrite("", 7), PromptWrite("", 0)]),
-        ([(0, ""), (5, "")], "", False, False, []),
-        ([(0, "p"), (5, "")], "q", True, False, [PromptWrite("q")]),
-        ([(0, "p"), (5, "")], "p", False, True, []),
-        ([(0, None)], "q", False, False, [PromptWrite("q", 0)]),
-        ([(0, "p"), (5, None)], "p", True, False, [PromptWrite("p")]),
-    ],
-)
-def test_prompt_reconciliation_follows_the_table(nodes, rendering, in_history, new_series, writes):
-    present = [PromptNode(seq, node_text) for seq, node_text in nodes]
-    assert reconcile(present, rendering, in_history=in_history, new_series=new_series) == writes
+async def test_a_prepared_call_is_good_for_one_stream_of_its_own_configuration(world):
+    async with world(text("a"), text("b")) as w:
+        await w.ask("hi")
+        (request,) = w.model.requests
+        config = CallConfig.of({"provider": "scripted", "model": "m"})
+        prepared = await w.agent.llm.prepare_call(config, CancelSignal())
+        with pytest.raises(LlmError) as other:
+            prepared.stream(replace(request, config=config.replace(model="n")), CancelSignal())
+        chunks = [chunk["type"] async for chunk in prepared.stream(request, CancelSignal())]
+        with pytest.raises(LlmError) as again:
+            prepared.stream(request, CancelSignal())
+        assert (other.value.code, again.value.code) == ("INVALID_PREPARED_CALL", "INVALID_PREPARED_CALL")
+        assert chunks[-1] == "finish"
