@@ -39,8 +39,7 @@ def sent_requests(
         if isinstance(value, Mapping) and value.get("type") == "session":
             owner = session_id or value["id"]
             continue
-        kind = value.type if isinstance(value, Event) else value.get("type")
-        if kind == "assistant/message" and attempt is None:
+        if attempt is None and _answers_without_frame(value):
             requests.append(_request(session, owner))
         event = session.restore(value)
         if event.type in {"step/start", "assistant/message", "llm/retry-started"}:
@@ -51,6 +50,12 @@ def sent_requests(
                 requests.append(_request(session, owner))
             attempt = None if _failed(event) else place
     return requests
+
+
+def _answers_without_frame(value: Event | Mapping[str, Any]) -> bool:
+    kind, data = (value.type, value.data) if isinstance(value, Event) else (value.get("type"), value.get("data", {}))
+    # An interrupted message is made from frames; those of a failed attempt, when the cancel came right behind it.
+    return kind == "assistant/message" and not data.get("interrupted")
 
 
 def _failed(frame: Event) -> bool:

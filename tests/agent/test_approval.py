@@ -18,7 +18,7 @@ async def delete(path: str) -> str:
     return f"deleted {path}"
 
 
-CALL = tool_calls(("c1", "delete", {"path": "/tmp/x"}))
+CALL = tool_calls(("c1", "delete", {"path": "/data/x"}))
 
 
 def asks(w, reason="it cannot be undone"):
@@ -56,7 +56,7 @@ async def test_question_and_answer_stand_between_call_and_result(world):
         asked, answered = w.of("approval/requested", "approval/answered")
         assert (asked.data, asked.ignorable) == ({**place, "reason": "it cannot be undone"}, True)
         assert (answered.data, answered.ignorable) == ({**place, "outcome": "allowed-once"}, True)
-        assert w.of("tool/result")[0].data["message"].text == "deleted /tmp/x"
+        assert w.of("tool/result")[0].data["message"].text == "deleted /data/x"
 
 
 async def test_a_log_with_approvals_is_whole_and_rebuilds_its_requests(world):

@@ -23,6 +23,7 @@ from nbagent.testing import (
     text,
     tool_calls,
 )
+from nbagent.types.stream import finish, text_delta
 
 pytestmark = pytest.mark.anyio
 
@@ -144,3 +145,9 @@ async def test_an_answer_without_a_header_is_no_log_of_ours():
     log.next_step().answers("x").end()
     with pytest.raises(SessionError, match="no request header"):
         sent_requests(log.events)
+
+
+async def test_a_failed_attempt_that_a_cancel_ended_is_one_request():
+    failure = finish("error", error={"message": "busy", "code": "SERVER"})
+    log = LogBuilder().begin("hi").frame(text_delta(0, "half"), failure).answers("half", interrupted=True).end()
+    assert len(sent_requests(log.session)) == 1

@@ -42,7 +42,7 @@ def answers(value):
     return service
 
 
-ALLOWED = "deleted /tmp/x"
+ALLOWED = "deleted /data/x"
 REJECTED = 'Error: the user rejected tool "delete"'
 CANCELLED = 'Error: approval for tool "delete" was cancelled'
 UNAVAILABLE = 'Error: tool "delete" requires approval, but no approval channel is available'
@@ -63,7 +63,7 @@ UNAVAILABLE = 'Error: tool "delete" requires approval, but no approval channel i
 )
 async def test_every_answer_has_its_text(asking, answer, told):
     asking.tools.approve_with(answers(answer))
-    outcome = await asking.call("delete", {"path": "/tmp/x"})
+    outcome = await asking.call("delete", {"path": "/data/x"})
     assert (said(outcome), outcome.error, outcome.is_error) == (told, None, told != ALLOWED)
 
 
@@ -82,7 +82,7 @@ async def test_without_a_service_the_call_is_denied(bench, reason, told, agent):
     async def ask(payload, next):
         return Ask(reason)
 
-    execution = bench.execution("delete", {"path": "/tmp/x"}, agent=agent)
+    execution = bench.execution("delete", {"path": "/data/x"}, agent=agent)
     await execution.prepare()
     assert execution.decided
     assert said(await execution.finalize()) == told
@@ -90,7 +90,7 @@ async def test_without_a_service_the_call_is_denied(bench, reason, told, agent):
 
 async def test_a_call_without_an_agent_is_nobodys_to_approve(asking):
     asking.tools.approve_with(answers("allowed-once"))
-    execution = asking.execution("delete", {"path": "/tmp/x"}, agent=None)
+    execution = asking.execution("delete", {"path": "/data/x"}, agent=None)
     await execution.prepare()
     told = 'Error: tool "delete" requires approval, but the call has no agent to route it through'
     assert said(await execution.finalize()) == told
@@ -104,10 +104,10 @@ async def test_the_service_is_told_agent_frozen_call_reason_and_signal(asking):
         return "allowed-once"
 
     asking.tools.approve_with(service)
-    await asking.call("delete", {"path": "/tmp/x"})
+    await asking.call("delete", {"path": "/data/x"})
     request = seen[0]
     assert (request.agent, request.call.name, request.reason) == ("agent", "delete", "it cannot be undone")
-    assert request.call.arguments == {"path": "/tmp/x"}
+    assert request.call.arguments == {"path": "/data/x"}
     assert request.signal is asking.signal
     with pytest.raises(AttributeError):
         request.reason = "none"
@@ -117,10 +117,10 @@ async def test_a_guard_overrules_an_approval_and_is_not_asked_after_a_rejection(
     guarded = []
     asking.tools.guard(lambda call: guarded.append(call.name) or "not on this machine")
     remove = asking.tools.approve_with(answers("allowed-once"))
-    assert said(await asking.call("delete", {"path": "/tmp/x"})) == "Error: not on this machine"
+    assert said(await asking.call("delete", {"path": "/data/x"})) == "Error: not on this machine"
     remove()
     asking.tools.approve_with(answers("rejected"))
-    assert said(await asking.call("delete", {"path": "/tmp/x"})) == REJECTED
+    assert said(await asking.call("delete", {"path": "/data/x"})) == REJECTED
     assert guarded == ["delete"]
 
 
@@ -137,22 +137,22 @@ async def test_a_rejected_call_reaches_post_execute_and_never_its_body(asking):
         raise AssertionError
 
     asking.tools.approve_with(answers("rejected"))
-    await asking.call("delete", {"path": "/tmp/x"})
+    await asking.call("delete", {"path": "/data/x"})
     assert judged == [REJECTED]
 
 
 class TestWhoDecides:
     async def test_the_nearest_layer_and_there_the_last_registered(self, asking):
         asking.runtime.approve_with(answers("unavailable"))
-        assert said(await asking.call("delete", {"path": "/tmp/x"})) == UNAVAILABLE
+        assert said(await asking.call("delete", {"path": "/data/x"})) == UNAVAILABLE
         remove_first = asking.tools.approve_with(answers("rejected"))
         remove_second = asking.tools.approve_with(answers("cancelled"))
-        assert said(await asking.call("delete", {"path": "/tmp/x"})) == CANCELLED
+        assert said(await asking.call("delete", {"path": "/data/x"})) == CANCELLED
         remove_second()
         remove_second()
-        assert said(await asking.call("delete", {"path": "/tmp/x"})) == REJECTED
+        assert said(await asking.call("delete", {"path": "/data/x"})) == REJECTED
         remove_first()
-        assert said(await asking.call("delete", {"path": "/tmp/x"})) == UNAVAILABLE
+        assert said(await asking.call("delete", {"path": "/data/x"})) == UNAVAILABLE
 
     @pytest.mark.parametrize("service", [lambda request: "allowed-once", "yes", None])
     def test_only_an_async_function_can(self, bench, service):
@@ -169,9 +169,9 @@ class TestWhoDecides:
             return answer
 
         asking.tools.approve_with(Desk())
-        assert said(await asking.call("delete", {"path": "/tmp/x"})) == REJECTED
+        assert said(await asking.call("delete", {"path": "/data/x"})) == REJECTED
         asking.tools.approve_with(functools.partial(service, "cancelled"))
-        assert said(await asking.call("delete", {"path": "/tmp/x"})) == CANCELLED
+        assert said(await asking.call("delete", {"path": "/data/x"})) == CANCELLED
 
     def test_a_closed_layer_has_none_and_takes_none(self, bench):
         bench.tools.approve_with(answers("allowed-once"))
@@ -191,12 +191,12 @@ class TestServicesThatFail:
             raise AssertionError
 
         asking.tools.approve_with(service)
-        assert said(await asking.call("delete", {"path": "/tmp/x"})) == "Error: nobody at the desk"
+        assert said(await asking.call("delete", {"path": "/data/x"})) == "Error: nobody at the desk"
 
     @pytest.mark.parametrize("answer", [True, "yes", None, "ALLOWED_ONCE", ["allowed-once"], {"kind": "allow"}])
     async def test_what_is_no_answer_never_allows(self, asking, answer):
         asking.tools.approve_with(answers(answer))
-        outcome = await asking.call("delete", {"path": "/tmp/x"})
+        outcome = await asking.call("delete", {"path": "/data/x"})
         assert code(outcome) == "INVALID_DECISION"
         assert "allowed-once, rejected, cancelled, unavailable" in said(outcome)
 
@@ -208,7 +208,7 @@ class TestServicesThatFail:
             return await view
 
         asking.tools.approve_with(service)
-        assert said(await asking.call("delete", {"path": "/tmp/x"})) == CANCELLED
+        assert said(await asking.call("delete", {"path": "/data/x"})) == CANCELLED
 
 
 class TestAborts:
@@ -260,7 +260,7 @@ class TestAborts:
             raise AssertionError
 
         bench.tools.approve_with(service)
-        outcome = await bench.call("delete", {"path": "/tmp/x"})
+        outcome = await bench.call("delete", {"path": "/data/x"})
         assert outcome.error == ABORTED_BEFORE_DISPATCH
 
     async def aborted_while_asking(self, bench, service):
@@ -273,5 +273,5 @@ class TestAborts:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(cancel)
             with anyio.fail_after(2):
-                outcome = await bench.call("delete", {"path": "/tmp/x"})
+                outcome = await bench.call("delete", {"path": "/data/x"})
         return outcome.error
