@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nbagent import Runtime
+from nbagent.agent.inbox import Inbox
 from nbagent.errors import InputError, SessionError
 from nbagent.session import Session
+from nbagent.session.projection import ProjectionRegistry
 from nbagent.session.projections import INBOX
 from nbagent.testing import check_log, text
 from nbagent.types.messages import user_message
@@ -268,6 +270,19 @@ async def test_a_fork_inherits_what_waits_and_the_parent_is_not_touched(world):
         assert [m.text for m in child.inbox.next_turn] == ["prompt"]
         assert [m.text for m in child.inbox.next_step] == ["steering", "more"]
         assert w.waiting("next-step") == ["steering"]
+
+
+def test_two_inboxes_of_one_session_show_the_same_until_nobody_folds_them():
+    log, projections = Session("s"), ProjectionRegistry()
+    unregister = projections.register(INBOX)
+    first, second = (Inbox(log, lambda: projections.state(log, "inbox"), lambda *_: None) for _ in range(2))
+    first.append("next-turn", message("a"))
+    second.append("next-step", message("b"))
+    assert [m.text for m in second.next_turn] == ["a"]
+    assert [m.text for m in first.next_step] == ["b"]
+    unregister()
+    with pytest.raises(SessionError, match='agent "s" cannot read inbox state: its projection registration is not'):
+        first.pending  # noqa: B018
 
 
 @settings(max_examples=30, deadline=None)

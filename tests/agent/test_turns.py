@@ -123,56 +123,8 @@ async def test_a_stream_without_a_finish_counts_as_stop(world):
         assert w.reasons == [{"kind": "completed"}]
 
 
-async def test_the_token_limit_drops_tool_calls_and_sticks_to_the_turn(world):
-    cut = [
-        {"type": "tool-call-delta", "index": 0, "id": "c1", "name": "echo", "argumentsDelta": '{"x": 1}'},
-        {"type": "usage", "usage": {"inputTokens": 3, "outputTokens": 4}},
-        {"type": "finish", "reason": {"kind": "max-tokens"}},
-    ]
-    async with world(cut, text("rest"), text("next"), tools=[echo]) as w:
-        steered = []
-
-        @w.on("agent/turn-stopping")
-        async def go_on(payload):
-            if not steered:
-                steered.append(payload.agent.steer("go on"))
-
-        await w.ask("hi")
-        assert w.of("tool/call") == []
-        assert w.of("assistant/message")[0].data["usage"] == {"inputTokens": 3, "outputTokens": 4}
-        assert len(w.model.requests) == 2
-        await w.ask("next")
-        assert w.reasons == [{"kind": "max-tokens"}, {"kind": "completed"}]
-
-
-async def test_steering_during_a_tool_enters_the_next_step(world):
-    @tool
-    async def steerer() -> str:
-        """Steer."""
-        w.agent.steer("be quick")
-        w.agent.inject("context")
-        return "ok"
-
-    async with world(tool_calls(("c1", "steerer", {})), text("done"), tools=[steerer]) as w:
-        await w.ask("go")
-        texts = [m.text for m in w.model.requests[1].messages]
-        assert texts[-3:] == ["ok", "be quick", "context"]
-        assert len(w.of("turn/start")) == 1
-
-
-async def test_a_step_budget_ends_the_turn_and_keeps_what_waits(world):
-    loop = [tool_calls((f"c{n}", "echo", {"x": n})) for n in range(9)]
-    async with world(*loop, tools=[echo], max_steps=3) as w:
-        w.agent.followup("go")
-        w.agent.followup("later")
-        await w.agent.when_idle()
-        assert len(w.model.requests) == 3
-        assert w.reasons == [{"kind": "aborted", "reason": {"kind": "hook", "reason": "budget: steps"}}]
-        assert [m.text for m in w.agent.inbox.next_turn] == ["later"]
-
-
 async def test_a_failed_turn_reports_once_and_the_agent_stays_usable(world):
-    async with world(text("ok")) as w:
+    async with world(text("2"), text("3")) as w:
         failures = []
         w.agent.on("agent/error", lambda payload: failures.append(str(payload.error)))
         broken = [True]
@@ -191,34 +143,8 @@ async def test_a_failed_turn_reports_once_and_the_agent_stays_usable(world):
         assert [m.text for m in w.agent.inbox.next_turn] == ["two"]
         broken.clear()
         await w.ask("three")
-        assert w.reasons[1:] == [{"kind": "completed"}, {"kind": "completed"}] or len(w.reasons) == 3
-
-
-async def test_a_rejected_step_ends_the_turn_blocked_and_leaves_other_prompts(world):
-    async with world(text("a"), text("b")) as w:
-        reject = [True]
-
-        @w.on("agent/pre-step")
-        async def gate(payload, next):
-            return {"kind": "reject"} if reject.pop() else await next()
-
-        w.agent.followup("one")
-        w.agent.followup("two")
-        await w.agent.when_idle()
-        assert w.reasons == [{"kind": "blocked"}]
-        assert [m.text for m in w.agent.inbox.next_turn] == ["two"]
-
-
-async def test_a_listener_may_rewrite_what_enters(world):
-    async with world(text("ok")) as w:
-
-        @w.on("agent/pre-step")
-        async def rewrite(payload, next):
-            message = payload.messages[0].replace(content=[{"type": "text", "text": "rewritten"}])
-            return {"kind": "enter", "messages": [message]}
-
-        await w.ask("original")
-        assert w.of("user/message")[0].data.text == "rewritten"
+        assert w.prompts == ["two", "three"]
+        assert w.reasons[1:] == [{"kind": "completed"}] * 2
 
 
 async def test_an_agent_without_a_model_says_what_to_do(world):
