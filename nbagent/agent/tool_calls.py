@@ -1,6 +1,8 @@
-"""The tool calls of one answer: parallel-safe ones share a bounded pool, exclusive ones are barriers.
+"""The tool calls of one answer: a bounded pool of bodies that do not conflict.
 
-Calls start, prepare and commit strictly in the model's order; only their bodies overlap.
+Calls start, prepare and commit strictly in the model's order; only their bodies overlap. A call that conflicts with one
+that runs waits, and so do those behind it. Exclusive calls conflict with all others: they are barriers, and what
+stands between two of them is a group, whose limit of bodies in flight is read when it begins.
 """
 
 from __future__ import annotations
@@ -11,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import orjson
+from anyio.abc import TaskGroup
 
 from nbagent.tools import ToolCall, ToolExecution, ToolOutcome
+from nbagent.tools.access import EXCLUSIVE, Access
 from nbagent.tools.outcome import aborted_outcome
 from nbagent.types.events import Event
 from nbagent.types.frozen import NotJsonError, freeze
@@ -31,10 +35,8 @@ async def run_tool_calls(driver: Driver, blocks: Sequence[dict[str, Any]]) -> bo
     result.
     """
     scheduler = _Scheduler(driver, blocks)
-    position = 0
-    while position < len(blocks) and not driver.signal.aborted:
-        position = await scheduler.run_group(position)
-    for block in blocks[position:]:
+    started = await scheduler.run()
+    for block in blocks[started:]:
         call = scheduler.record_call(block)
         scheduler.record_result(block["id"], call, aborted_outcome(dispatched=False))
     return scheduler.concluded
@@ -45,6 +47,7 @@ class _Running:
     """A call that has started."""
 
     block: dict[str, Any]
+    access: Access
     recorded: Event
     execution: ToolExecution
     settled: bool = False
@@ -54,57 +57,54 @@ class _Scheduler:
     def __init__(self, driver: Driver, blocks: Sequence[dict[str, Any]]) -> None:
         self._driver = driver
         self._blocks = blocks
+        self._calls: list[_Running] = []
+        self._committed = 0
+        self._limit = 1
         self._changed = anyio.Event()
         self._failure: Exception | None = None
         self.concluded = False
 
-    async def run_group(self, first: int) -> int:
-        """Run the group that begins at `first`; answers where the next one begins."""
-        parallel = self._is_parallel(first)
-        limit = self._driver.agent.max_parallel_tool_calls if parallel else 1
-        running: list[_Running] = []
-        committed = 0
+    async def run(self) -> int:
+        """Start calls while the turn is not cancelled, and commit those; answers how many there were."""
         async with anyio.create_task_group() as bodies:
             try:
-                while True:
-                    position = first + len(running)
-                    if self._may_start(position, first, running, limit, parallel=parallel):
-                        await self._start(self._blocks[position], running, bodies)
-                    elif all(call.settled for call in running):
-                        await self._commit(running, committed)
+                while self._failure is None:
+                    await self._commit()
+                    access = self._admitted()
+                    if access is not None:
+                        await self._start(access, bodies)
+                    elif self._committed == len(self._calls):
                         break
-                    else:
+                    elif not self._calls[self._committed].settled:
                         await self._changed.wait()
                         self._changed = anyio.Event()
-                    if self._failure is not None:
-                        break
-                    committed = await self._commit(running, committed)
             except Exception as error:
                 self._failure = self._failure or error
         # Leaving the task group has awaited every started body.
         if self._failure is not None:
             raise self._failure
-        return first + len(running)
+        return len(self._calls)
 
-    def _may_start(self, position: int, first: int, running: list[_Running], limit: int, *, parallel: bool) -> bool:
-        if position >= len(self._blocks) or self._driver.signal.aborted:
-            return False
-        if position > first and (not parallel or not self._is_parallel(position)):
-            return False
-        return sum(not call.settled for call in running) < limit
+    def _admitted(self) -> Access | None:
+        """What the next call touches, when it may start now."""
+        calls = self._calls
+        if len(calls) == len(self._blocks) or self._driver.signal.aborted or self._failure is not None:
+            return None
+        access = self._access_of(self._blocks[len(calls)])
+        in_flight = [call for call in calls if not call.settled]
+        if any(access.conflicts_with(call.access) for call in in_flight):
+            return None
+        if not calls or calls[-1].access.exclusive or access.exclusive:
+            # A new group begins, with the limit of this moment.
+            self._limit = self._driver.agent.max_parallel_tool_calls
+        return access if len(in_flight) < self._limit else None
 
-    def _is_parallel(self, position: int) -> bool:
-        block = self._blocks[position]
+    def _access_of(self, block: dict[str, Any]) -> Access:
         tool = self._driver.agent.tools.get(block["name"])
-        if tool is None:
-            return False
-        try:
-            return tool.is_parallel(_arguments(block["arguments"])) is True
-        except Exception:  # a classifier that fails does not vouch for the call
-            return False
+        return EXCLUSIVE if tool is None else tool.access(_arguments(block["arguments"]))
 
-    async def _start(self, block: dict[str, Any], running: list[_Running], bodies: Any) -> None:
-        driver = self._driver
+    async def _start(self, access: Access, bodies: TaskGroup) -> None:
+        driver, block = self._driver, self._blocks[len(self._calls)]
         recorded = self.record_call(block)
         call = ToolCall(
             call_id=block["id"],
@@ -115,14 +115,15 @@ class _Scheduler:
         execution = ToolExecution(
             driver.agent.tools, driver.agent.hooks, driver.agent, call, driver.signal, self._record_approval
         )
-        started = _Running(block, recorded, execution)
-        running.append(started)
+        started = _Running(block, access, recorded, execution)
+        self._calls.append(started)
         try:
             await execution.prepare()
         except BaseException:
             started.settled = True
             raise
-        if execution.decided:
+        if execution.decided or self._failure is not None:
+            # After a failure meanwhile, no further body is entered.
             started.settled = True
         else:
             bodies.start_soon(self._dispatch, started)
@@ -136,15 +137,15 @@ class _Scheduler:
             call.settled = True
             self._changed.set()
 
-    async def _commit(self, running: list[_Running], committed: int) -> int:
-        while committed < len(running) and running[committed].settled and self._failure is None:
-            call = running[committed]
+    async def _commit(self) -> None:
+        """Make final and log what has settled, up to the first call that has not."""
+        while self._committed < len(self._calls) and self._calls[self._committed].settled and self._failure is None:
+            call = self._calls[self._committed]
             outcome = await call.execution.finalize()
             if self._failure is not None:
-                break
+                return
             self.record_result(call.block["id"], call.recorded, outcome)
-            committed += 1
-        return committed
+            self._committed += 1
 
     def record_call(self, block: dict[str, Any]) -> Event:
         """Log that a call starts."""

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from nbagent.errors import InputError
+from nbagent.tools.access import EXCLUSIVE, SHARED, Access, ResourceKeys, resource_keys
 from nbagent.tools.signature import innermost
 from nbagent.types.config import ToolDeclaration
 from nbagent.types.frozen import freeze
@@ -34,6 +35,10 @@ class Tool:
         name: What the model calls it; the function's name by default.
         description: What the model is told; the docstring without its sections by default.
         parallel: Whether calls may overlap with other parallel calls, or a function of the arguments that says so.
+        reads: Names of the resources that a call reads, or a function of the arguments that answers them. A tool
+            with `reads` or `writes` overlaps with parallel calls and with those that touch other resources: two calls
+            conflict when one writes what the other reads or writes. A call whose resources cannot be told is exclusive.
+        writes: The same for what it changes.
         thread: Where a sync body runs: on a worker thread, or as a job on the main thread, for connections and
             objects that belong to it. Async bodies run on the agents' loop.
         final_content: Makes the final content of every outcome, of failures too: a text, content blocks, or `None`
@@ -50,6 +55,8 @@ class Tool:
         name: str | None = None,
         description: str | None = None,
         parallel: ParallelRule = False,
+        reads: ResourceKeys | None = None,
+        writes: ResourceKeys | None = None,
         thread: Literal["worker", "main"] = "worker",
         final_content: FinalContent | None = None,
     ) -> None:
@@ -76,6 +83,8 @@ class Tool:
         self.thread = thread
         self.final_content = final_content
         self.is_async = inspect.iscoroutinefunction(body)
+        self._reads = _accept_keys(self.name, reads)
+        self._writes = _accept_keys(self.name, writes)
         self._description = description
         self._parallel = parallel
 
@@ -101,6 +110,18 @@ class Tool:
         if isinstance(self._parallel, bool):
             return self._parallel
         return isinstance(arguments, Mapping) and self._parallel(arguments) is True
+
+    def access(self, arguments: Any) -> Access:
+        """What a call with these arguments touches; exclusive when that cannot be told."""
+        try:
+            keyed = self._reads is not None or self._writes is not None
+            if (not keyed or callable(self._parallel)) and self.is_parallel(arguments) is not True:
+                return EXCLUSIVE
+            if not keyed:
+                return SHARED
+            return Access(resource_keys(self._reads, arguments), resource_keys(self._writes, arguments))
+        except Exception:  # a rule that fails does not vouch for the call
+            return EXCLUSIVE
 
     def validate(self, arguments: Any) -> dict[str, Any]:
         """The model's arguments as the function takes them.
@@ -133,6 +154,8 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     parallel: ParallelRule = False,
+    reads: ResourceKeys | None = None,
+    writes: ResourceKeys | None = None,
     thread: Literal["worker", "main"] = "worker",
     final_content: FinalContent | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
@@ -172,3 +195,18 @@ def _declared(made: Tool) -> Tool:
     except Exception as fault:
         raise InputError(f'tool "{made.name}" has no usable signature: {fault}', code="INVALID_TOOL") from fault
     return made
+
+
+def _accept_keys(name: str, keys: ResourceKeys | None) -> ResourceKeys | None:
+    if keys is None or (callable(keys) and not inspect.iscoroutinefunction(innermost(keys))):
+        return keys
+    try:
+        if not callable(keys):
+            return resource_keys(keys, None)
+    except TypeError:
+        pass
+    raise InputError(
+        f'tool "{name}": reads and writes are names of resources, or a plain function of the arguments that answers '
+        f"them, got {keys!r}"[:300],
+        code="INVALID_TOOL",
+    )
