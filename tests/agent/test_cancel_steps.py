@@ -94,6 +94,22 @@ async def test_an_interrupted_message_that_the_log_refuses_is_not_tried_again(wo
         assert w.of("assistant/message") == []
 
 
+async def test_an_answer_that_is_refused_while_the_turn_is_cancelled_is_not_logged_as_interrupted(world):
+    async with world(text("whole")) as w:
+        refused = []
+
+        def veto(payload):
+            if payload.event.type == "assistant/message" and not refused:
+                refused.append(payload.event)
+                w.agent.cancel()
+                raise ValueError("disk full")
+
+        w.agent.on("session/validate", veto)
+        await w.ask("hi")
+        assert w.of("assistant/message") == []
+        assert w.reasons == USER
+
+
 async def test_a_cancel_from_the_start_of_the_step_leaves_only_its_edges(world):
     async with world(text("never")) as w:
         w.agent.on("session/event", lambda p: p.event.type == "step/start" and w.agent.cancel())

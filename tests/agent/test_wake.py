@@ -84,6 +84,18 @@ async def test_late_input_that_is_taken_back_opens_no_turn(world):
         assert len(w.of("turn/start")) == 1
 
 
+async def test_a_second_cancel_forgets_that_late_input_wanted_a_turn(world):
+    async with world(hang()) as w:
+        await w.answering("a")
+        w.agent.cancel(keep_inbox=True)
+        w.agent.followup("b")
+        w.agent.cancel()
+        w.agent.inject("context")
+        await w.agent.when_idle()
+        assert len(w.of("turn/start")) == 1
+        assert w.waiting("next-step") == ["context"]
+
+
 async def test_an_observer_of_the_abort_may_send(world):
     async with world(hang(), text("ok")) as w:
         turn = []
