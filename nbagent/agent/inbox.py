@@ -42,14 +42,14 @@ class Inbox:
 
     Args:
         session: Where splices are logged.
-        read: Answers the folded lists, `{"next-turn": [...], "next-step": [...]}`.
+        read: Answers the folded lists, `{"next-turn": [...], "next-step": [...]}`; none when nobody folds them.
         notify: Called as `notify(kind, message, turn)` with `inserted`, `claimed` or `discarded` after the splice.
     """
 
     def __init__(
         self,
         session: Session,
-        read: Callable[[], Mapping[str, Sequence[Message]]],
+        read: Callable[[], Mapping[str, Sequence[Message]] | None],
         notify: Callable[[str, Message, int | None], None],
     ) -> None:
         self._session = session
@@ -59,17 +59,17 @@ class Inbox:
     @property
     def next_turn(self) -> list[Message]:
         """Prompts waiting for a turn of their own, oldest first."""
-        return list(self._read()["next-turn"])
+        return list(self._lists()["next-turn"])
 
     @property
     def next_step(self) -> list[Message]:
         """What enters at the next step boundary, in order."""
-        return list(self._read()["next-step"])
+        return list(self._lists()["next-step"])
 
     @property
     def pending(self) -> bool:
         """Whether anything waits."""
-        state = self._read()
+        state = self._lists()
         return bool(state["next-turn"] or state["next-step"])
 
     def splice(
@@ -134,8 +134,17 @@ class Inbox:
             self._notify("claimed", message, turn)
         return claimed
 
+    def _lists(self) -> Mapping[str, Sequence[Message]]:
+        lists = self._read()
+        if lists is None:
+            raise SessionError(
+                f'agent "{self._session.id}" cannot read inbox state: its projection registration is not active',
+                code="PROJECTION_NOT_REGISTERED",
+            )
+        return lists
+
     def _find(self, message_id: str) -> tuple[Target, int] | None:
-        state = self._read()
+        state = self._lists()
         for target in _TARGETS:
             for index, message in enumerate(state[target]):
                 if message.id == message_id:
@@ -153,7 +162,7 @@ class Inbox:
     ) -> tuple[list[Message], list[Message]]:
         if target not in _TARGETS:
             raise InputError(f'unknown inbox list "{target}"; known: {", ".join(_TARGETS)}', code="UNKNOWN_TARGET")
-        state = self._read()
+        state = self._lists()
         pending = state[target]
         at = _start(start, len(pending))
         count = min(max(_truncate(delete_count, len(pending)), 0), len(pending) - at)

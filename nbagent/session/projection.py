@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -10,6 +10,9 @@ from weakref import WeakKeyDictionary
 from nbagent.errors import SessionError
 from nbagent.logs import logger
 from nbagent.registration import enlist
+from nbagent.session import checkpoint as rows
+from nbagent.session.checkpoint import Checkpoint, Restored
+from nbagent.session.projection_unit import Fold, ProjectionUnit
 from nbagent.session.session import Session
 from nbagent.types.events import Event, SessionHeader
 
@@ -18,31 +21,11 @@ __all__ = ("ProjectionRegistry", "ProjectionUnit")
 _log = logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectionUnit:
-    """One fold.
-
-    Attributes:
-        key: Its name.
-        state_version: Raised when the shape of the state changes.
-        init: Answers the state of an empty log, given the session's header.
-        apply: Answers the state after an event; the same object when the event is of no interest. Pure.
-        view: What readers of a snapshot get of a state; the state itself by default.
-    """
-
-    key: str
-    state_version: int
-    init: Callable[[SessionHeader], Any]
-    apply: Callable[[Any, Event], Any]
-    view: Callable[[Any], Any] | None = None
-
-
 @dataclass(slots=True)
 class _Cell:
-    """A unit's state for one session, and how far it has come."""
+    """A unit's fold for one session, and who hears of its changes."""
 
-    state: Any
-    next_seq: int = 0
+    fold: Fold
     callbacks: list[Callable[[Any], object]] = field(default_factory=list[Callable[[Any], object]])
 
 
@@ -54,7 +37,7 @@ class _Registration:
 
 
 class ProjectionRegistry:
-    """The units that are folded, and their states for the attached sessions."""
+    """The units that are folded, and their states for sessions and for logs that no session holds."""
 
     def __init__(self) -> None:
         self._registrations: dict[str, _Registration] = {}
@@ -63,12 +46,14 @@ class ProjectionRegistry:
     def register(self, unit: ProjectionUnit) -> Callable[[], None]:
         """Fold `unit` from now on, existing logs included; answers a function that unregisters once.
 
+        A key may be registered by several owners; it stays until the last of them has unregistered.
+
         Raises:
             SessionError: `PROJECTION_VERSION`, the key is registered with another state version.
         """
         registration = self._registrations.get(unit.key)
         if registration is None:
-            self._registrations[unit.key] = _Registration(unit)
+            registration = self._registrations[unit.key] = _Registration(unit)
         elif registration.unit.state_version != unit.state_version:
             raise SessionError(
                 f'projection "{unit.key}" is registered with state version {registration.unit.state_version}, '
@@ -81,12 +66,11 @@ class ProjectionRegistry:
 
         def unregister() -> None:
             nonlocal done
-            held = self._registrations.get(unit.key)
-            if done or held is None:
+            if done:
                 return
             done = True
-            held.count -= 1
-            if held.count == 0:
+            registration.count -= 1
+            if registration.count == 0:
                 del self._registrations[unit.key]
 
         return unregister
@@ -102,34 +86,110 @@ class ProjectionRegistry:
         if unsubscribe is not None:
             unsubscribe()
 
+    # -- of a session --------------------------------------------------------------------------------------------------
+
     def state(self, session: Session, key: str) -> Any:
-        """The state of a unit now. Do not change it.
+        """The state of a unit now, none when the key is not registered. Do not change it.
+
+        Raises:
+            SessionError: `PROJECTION_FAILED`, the log cannot be folded.
+        """
+        registration = self._registrations.get(key)
+        return None if registration is None else self._advance(registration, session).fold.state
+
+    def snapshot(self, session: Session, keys: Sequence[str] | None = None) -> dict[str, Any]:
+        """One consistent cut: `{asOfSeq, values}`, `asOfSeq` -1 for an empty log.
+
+        Args:
+            session: Whose log.
+            keys: Which units, all by default; one that is not registered is left out.
+
+        Raises:
+            SessionError: `PROJECTION_FAILED`, the log cannot be folded, or a view is not what its schema says.
+        """
+        chosen = self._registrations if keys is None else [key for key in keys if key in self._registrations]
+        folds = [self._advance(self._registrations[key], session).fold for key in list(chosen)]
+        values = {fold.unit.key: fold.checked_view() for fold in folds}
+        return {"asOfSeq": len(session.events) - 1, "values": values}
+
+    def cached_snapshot(self, session: Session) -> dict[str, Any]:
+        """What is folded already, as a cut: it may lag behind the log, and units that lag behind it are left out."""
+        cells = [registration.cells.get(session) for registration in self._registrations.values()]
+        folds = [cell.fold for cell in cells if cell is not None]
+        furthest = max((fold.next_seq for fold in folds), default=0)
+        values = {fold.unit.key: fold.checked_view() for fold in folds if fold.next_seq == furthest}
+        return {"asOfSeq": furthest - 1, "values": values}
+
+    def subscribe(self, session: Session, key: str, callback: Callable[[Any], object]) -> Callable[[], None]:
+        """Call `callback(view)` once for each event that changes a unit's view; answers a function that unsubscribes.
 
         Raises:
             SessionError: `PROJECTION_NOT_REGISTERED`; `PROJECTION_FAILED` when the log cannot be folded.
         """
         registration = self._registrations.get(key)
         if registration is None:
-            raise SessionError(
-                f'agent "{session.id}" cannot read {key} state: its projection registration is not active',
-                code="PROJECTION_NOT_REGISTERED",
-            )
-        return self._advance(registration, session).state
+            raise SessionError(f'no projection "{key}" is registered', code="PROJECTION_NOT_REGISTERED")
+        return enlist(self._advance(registration, session).callbacks, callback)
 
-    def snapshot(self, session: Session, keys: Sequence[str] | None = None) -> dict[str, Any]:
-        """One consistent cut: `{asOfSeq, values}`, `asOfSeq` -1 for an empty log."""
-        chosen = list(self._registrations) if keys is None else [key for key in keys if key in self._registrations]
-        values: dict[str, Any] = {}
-        for key in chosen:
-            view = self._registrations[key].unit.view
-            state = self.state(session, key)
-            values[key] = state if view is None else view(state)
-        return {"asOfSeq": len(session.events) - 1, "values": values}
+    # -- of checkpoints ------------------------------------------------------------------------------------------------
 
-    def subscribe(self, session: Session, key: str, callback: Callable[[Any], object]) -> Callable[[], None]:
-        """Call `callback(state)` after each commit that changed the state; answers a function that unsubscribes."""
-        self.state(session, key)
-        return enlist(self._registrations[key].cells[session].callbacks, callback)
+    def checkpoint(self, session: Session) -> dict[str, Any]:
+        """The states now, as detached JSON: `{key: {ver, seq, val}}`.
+
+        Raises:
+            SessionError: `PROJECTION_FAILED`.
+        """
+        return rows.checkpoint_of(self._advance(each, session).fold for each in list(self._registrations.values()))
+
+    def hydrate(self, session: Session, checkpoint: Checkpoint) -> frozenset[str]:
+        """Go on from the rows of a checkpoint instead of folding the session's log from its start.
+
+        Only of use before states are read: a row that is behind what is folded already is passed over, like one that
+        cannot be used. Answers the keys whose rows were taken.
+        """
+        taken: set[str] = set()
+        for key, registration in self._registrations.items():
+            fold = rows.usable_fold(registration.unit, checkpoint.get(key), end_seq=len(session.events) - 1)
+            cell = registration.cells.get(session)
+            if fold is not None and (cell is None or cell.fold.next_seq < fold.next_seq):
+                registration.cells[session] = _Cell(fold, cell.callbacks if cell is not None else [])
+                taken.add(key)
+        return frozenset(taken)
+
+    def restore_floor(self, checkpoint: Checkpoint) -> int:
+        """Seq of the first event that `restore` needs beside the checkpoint; 0 without a usable row for every unit."""
+        return rows.restore_floor(self._units(), checkpoint)
+
+    def restore(
+        self,
+        checkpoint: Checkpoint,
+        events: Sequence[Event],
+        base_seq: int,
+        header: SessionHeader,
+        inherited_count: int = 0,
+    ) -> Restored:
+        """States of a stored log that no session holds, from a checkpoint and the events that follow it.
+
+        Args:
+            checkpoint: Rows, possibly none: `{}` folds the whole log.
+            events: The log from `base_seq` to its end.
+            base_seq: Seq of the first of them, `restore_floor(checkpoint)` or less.
+            header: The session's.
+            inherited_count: How many events the session has from its parent.
+
+        Raises:
+            SessionError: `PROJECTION_REREAD`, read the log from seq 0 and ask again; `PROJECTION_FAILED`.
+        """
+        return rows.restore(self._units(), checkpoint, events, base_seq, header, inherited_count)
+
+    def view_checkpoint(self, checkpoint: Checkpoint) -> dict[str, Any]:
+        """The views of a checkpoint as it is; keys whose row cannot be used are left out."""
+        return rows.view_checkpoint(self._units(), checkpoint)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _units(self) -> Iterable[ProjectionUnit]:
+        return [registration.unit for registration in self._registrations.values()]
 
     def _drive(self, session: Session) -> None:
         for registration in list(self._registrations.values()):
@@ -141,25 +201,30 @@ class ProjectionRegistry:
     def _advance(self, registration: _Registration, session: Session) -> _Cell:
         cell = registration.cells.get(session)
         if cell is None:
-            cell = registration.cells[session] = _Cell(registration.unit.init(session.header))
-        events = session.events
-        before = cell.state
-        while cell.next_seq < len(events):
-            event = events[cell.next_seq]
-            try:
-                cell.state = registration.unit.apply(cell.state, event)
-            except Exception as fault:
-                raise SessionError(
-                    f"invalid persisted {registration.unit.key} splice at session seq {event.seq}"
-                    if event.type == "agent/inbox/spliced"
-                    else f'projection "{registration.unit.key}" failed at session seq {event.seq}: {fault}',
-                    code="PROJECTION_FAILED",
-                ) from fault
-            cell.next_seq += 1
-        if cell.state is not before:
-            for callback in list(cell.callbacks):
-                try:
-                    callback(cell.state)
-                except Exception:
-                    _log.exception('an observer of projection "%s" failed', registration.unit.key)
+            fold = Fold(registration.unit, registration.unit.init(session.header, session.inherited_event_count))
+            cell = registration.cells[session] = _Cell(fold)
+        fold, events = cell.fold, session.events
+        while fold.next_seq < len(events):
+            # Views are made for those who watch; nobody else pays for them.
+            watched = bool(cell.callbacks)
+            before = _view(fold) if watched else None
+            fold.advance(events[fold.next_seq])
+            if watched and _view(fold) is not before:
+                _tell(cell)
         return cell
+
+
+def _view(fold: Fold) -> Any:
+    try:
+        return fold.view()
+    except Exception:
+        _log.exception('the view of projection "%s" failed', fold.unit.key)
+        return None
+
+
+def _tell(cell: _Cell) -> None:
+    for callback in list(cell.callbacks):
+        try:
+            callback(cell.fold.checked_view())
+        except Exception:
+            _log.exception('an observer of projection "%s" failed', cell.fold.unit.key)

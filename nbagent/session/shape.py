@@ -9,7 +9,7 @@ from nbagent.errors import SessionError
 from nbagent.types.events import Event
 from nbagent.types.messages import Message
 
-__all__ = ("check_shape", "message_of")
+__all__ = ("check_message", "check_shape", "message_of")
 
 _ROLES = {
     "system/message": "system",
@@ -49,7 +49,7 @@ def check_shape(type: str, data: Mapping[str, Any], events: Sequence[Event]) -> 
     """
     if type in _ROLES:
         message = data if type == "user/message" else data.get("message")
-        _check_message(type, message, _ROLES[type])
+        check_message(type, message, _ROLES[type])
         if type == "developer/message":
             _check_tool_changes(data, events)
         elif type == "tool/result" and "error" in data:
@@ -61,7 +61,12 @@ def check_shape(type: str, data: Mapping[str, Any], events: Sequence[Event]) -> 
         check(type, data)
 
 
-def _check_message(type: str, value: Any, role: str) -> None:
+def check_message(type: str, value: Any, role: str) -> None:
+    """Raise unless `value` is a message of `role` that an event of `type` may hold.
+
+    Raises:
+        SessionError: `INVALID_EVENT`.
+    """
     if not isinstance(value, Mapping):
         raise _invalid(type, "lacks its message")
     message = cast("Mapping[str, Any]", value)
@@ -178,7 +183,7 @@ def _check_splice(type: str, data: Mapping[str, Any]) -> None:
     # Whether the coordinates fit is for the fold to say, which knows the lists.
     _needs(target=_is_name, start=_is_count, inserted=_is_list)(type, data)
     for message in data["inserted"]:
-        _check_message(type, message, "user")
+        check_message(type, message, "user")
 
 
 def _needs(**fields: Callable[[Any], bool]) -> Callable[[str, Mapping[str, Any]], None]:

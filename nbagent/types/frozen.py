@@ -154,9 +154,9 @@ def _check_text(text: str) -> None:
 
 
 def thaw(value: Any) -> Any:
-    """A plain, mutable copy of a frozen value."""
+    """A plain, mutable copy of a frozen value; a tuple becomes a list."""
     if isinstance(value, dict):
         return {key: thaw(item) for key, item in cast("dict[str, Any]", value).items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [thaw(item) for item in cast("list[Any]", value)]
     return value

@@ -302,7 +302,7 @@ def test_the_lists_folded_from_the_log_equal_the_live_ones_at_every_prefix(seed,
     events, live = anyio.run(run)
     check_log(events)
     log, state = Session("copy"), None
-    state = INBOX.init(log.header)
+    state = INBOX.init(log.header, 0)
     for event, (next_turn, next_step) in zip(events, live, strict=True):
         state = INBOX.apply(state, event)
         assert (list(state["next-turn"]), list(state["next-step"])) == (next_turn, next_step)

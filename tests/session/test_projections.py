@@ -7,22 +7,18 @@ import logging
 import weakref
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from nbagent.agent.inbox import Inbox
 from nbagent.errors import SessionError
 from nbagent.session import ProjectionRegistry, ProjectionUnit, Session
-from nbagent.session.projections import INBOX, TURN_BOUNDARY, TURNS
-from nbagent.types.messages import assistant_message, text_block, user_message
+from nbagent.session.projection_unit import Fold
 
-from .logs import close_step, end_turn, open_step, say, session
+from .logs import say, session
 
-COUNT = ProjectionUnit("count", 1, lambda _header: 0, lambda state, _event: state + 1)
+COUNT = ProjectionUnit("count", 1, lambda _header, _inherited: 0, lambda state, _event: state + 1)
 USERS = ProjectionUnit(
     "users",
     1,
-    lambda header: (header.id,),
+    lambda header, _inherited: (header.id,),
     lambda state, event: (*state, event.data.text) if event.type == "user/message" else state,
     lambda state: list(state),
 )
@@ -50,12 +46,13 @@ def test_an_attached_session_is_followed_and_a_detached_one_catches_up_when_it_i
     projections.attach(log)
     projections.subscribe(log, "users", heard.append)
     say(log, "a")
-    assert heard == [("s", "a")]
+    assert heard == [["s", "a"]]
     projections.detach(log)
     projections.detach(log)
     say(log, "b")
-    assert heard == [("s", "a")]
+    assert heard == [["s", "a"]]
     assert projections.state(log, "users") == ("s", "a", "b")
+    assert heard == [["s", "a"], ["s", "a", "b"]]
 
 
 def test_an_event_of_no_interest_is_not_told(projections):
@@ -70,7 +67,7 @@ def test_an_event_of_no_interest_is_not_told(projections):
     stop()
     stop()
     say(log, "b")
-    assert heard == [("s", "a")]
+    assert heard == [["s", "a"]]
 
 
 def test_an_observer_of_the_session_reads_the_state_after_its_event(projections):
@@ -92,11 +89,13 @@ def test_a_snapshot_is_one_cut_with_the_views(projections):
     assert projections.snapshot(log, ["users", "unknown"]) == {"asOfSeq": 0, "values": {"users": ["s", "a"]}}
 
 
-def test_a_key_that_is_not_registered_cannot_be_read(projections):
+def test_a_key_that_is_not_registered_is_absent(projections):
+    log = session()
+    assert projections.state(log, "inbox") is None
+    assert projections.snapshot(log, ["inbox"]) == {"asOfSeq": -1, "values": {}}
     with pytest.raises(SessionError) as failure:
-        projections.state(session(), "inbox")
+        projections.subscribe(log, "inbox", print)
     assert failure.value.code == "PROJECTION_NOT_REGISTERED"
-    assert failure.value.message == 'agent "s" cannot read inbox state: its projection registration is not active'
 
 
 def test_a_unit_stays_until_everybody_who_registered_it_is_done(projections):
@@ -106,8 +105,7 @@ def test_a_unit_stays_until_everybody_who_registered_it_is_done(projections):
     first()
     assert projections.state(log, "count") == 0
     second()
-    with pytest.raises(SessionError):
-        projections.state(log, "count")
+    assert projections.state(log, "count") is None
 
 
 def test_an_old_registration_does_not_end_a_new_one(projections):
@@ -141,7 +139,7 @@ def test_a_fold_that_fails_is_told_to_the_reader_and_not_to_who_appends(projecti
         raise RuntimeError("cannot fold")
 
     log = session()
-    projections.register(ProjectionUnit("broken", 1, lambda _: None, fail))
+    projections.register(ProjectionUnit("broken", 1, lambda *_: None, fail))
     projections.register(COUNT)
     projections.attach(log)
     with caplog.at_level(logging.ERROR):
@@ -154,130 +152,122 @@ def test_a_fold_that_fails_is_told_to_the_reader_and_not_to_who_appends(projecti
     assert str(failure.value.__cause__) == "cannot fold"
 
 
-# -- the inbox ---------------------------------------------------------------------------------------------------------
+def test_a_fold_starts_with_the_header_and_the_count_of_inherited_events(projections):
+    parent = session()
+    say(parent, "a")
+    branch = Session("branch", list(parent.events), inherited=True)
+    projections.register(ProjectionUnit("start", 1, lambda header, count: [header.id, count], lambda state, _: state))
+    assert projections.state(branch, "start") == ["branch", 1]
+    assert projections.state(parent, "start") == ["s", 0]
 
 
-def splice(log, **data):
-    return log.append("agent/inbox/spliced", {"target": "next-turn", "start": 0, "inserted": [], **data})
-
-
-def inbox_of(log):
-    made = ProjectionRegistry()
-    made.register(INBOX)
-    return made.state(log, "inbox")
-
-
-def test_the_inbox_is_empty_at_first_and_keeps_the_messages_of_the_log():
+def test_an_event_is_never_applied_twice_and_none_is_left_out():
     log = session()
-    assert {target: list(waiting) for target, waiting in inbox_of(log).items()} == {"next-turn": [], "next-step": []}
-    event = splice(log, inserted=[user_message("a", id="a"), user_message("b", id="b")])
-    assert inbox_of(log)["next-turn"][1] is event.data["inserted"][1]
-    splice(log, target="next-step", inserted=[user_message("c", id="c")])
-    splice(log, start=1, removedCount=1, inserted=[user_message("d", id="d")])
-    assert {key: [m.id for m in waiting] for key, waiting in inbox_of(log).items()} == {
-        "next-turn": ["a", "d"],
-        "next-step": ["c"],
-    }
+    events = [say(log, text) for text in "abc"]
+    fold = Fold(COUNT, 0)
+    fold.advance(events[0])
+    fold.advance(events[0])
+    assert (fold.state, fold.next_seq) == (1, 1)
+    with pytest.raises(SessionError, match="cannot advance across missing seq 1") as failure:
+        fold.advance(events[2])
+    assert failure.value.code == "PROJECTION_FAILED"
+    assert (fold.state, fold.next_seq) == (1, 1)
 
 
-BAD_SPLICES = [{"removedCount": 1}, {"start": 1}, {"removedCount": -1}, {"removedCount": "1"}, {"target": "later"}]
+# -- views -------------------------------------------------------------------------------------------------------------
+
+PARITY = ("even", "odd")
+ODD = ProjectionUnit("odd", 1, COUNT.init, COUNT.apply, lambda count: PARITY[count // 2 % 2])
 
 
-@pytest.mark.parametrize("bad", BAD_SPLICES)
-def test_a_stored_splice_that_does_not_fit_is_named_by_its_seq(bad):
+def test_a_view_that_stays_the_same_object_is_not_told_although_the_state_changed(projections):
     log = session()
-    splice(log, **bad)
-    with pytest.raises(SessionError) as failure:
-        inbox_of(log)
-    assert failure.value.message == "invalid persisted inbox splice at session seq 0"
-    assert str(failure.value.__cause__) == "invalid inbox splice"
-
-
-def test_a_stored_message_twice_is_named_by_its_seq():
-    log = session()
-    splice(log, inserted=[user_message("a", id="a")])
-    splice(log, target="next-step", inserted=[user_message("a", id="a")])
-    with pytest.raises(SessionError) as failure:
-        inbox_of(log)
-    assert failure.value.message == "invalid persisted inbox splice at session seq 1"
-    assert str(failure.value.__cause__) == 'message "a" is already pending'
-
-
-targets = st.sampled_from(["next-turn", "next-step"])
-places = st.integers(-4, 6) | st.sampled_from([float("inf"), float("-inf"), float("nan"), 1.9, -0.5])
-moves = st.lists(st.tuples(targets, places, places, st.integers(0, 2)), max_size=15)
-
-
-@settings(deadline=None)
-@given(moves)
-def test_random_splices_replayed_from_the_log_give_the_live_lists_at_every_prefix(moves):
-    log, projections = session(), ProjectionRegistry()
-    projections.register(INBOX)
+    projections.register(ODD)
     projections.attach(log)
-    inbox = Inbox(log, lambda: projections.state(log, "inbox"), lambda *_: None)
-    states, expected = [], {"next-turn": [], "next-step": []}
-    log.subscribe(lambda _: states.append(projections.state(log, "inbox")))
-    for number, (target, start, count, size) in enumerate(moves):
-        inserted = [user_message("x", id=f"{number}-{n}") for n in range(size)]
-        before = len(log.events)
-        removed = inbox.splice(target, start, count, inserted)
-        if len(log.events) > before:
-            data = log.events[-1].data
-            at, length = data["start"], data.get("removedCount", 0)
-            assert removed == expected[target][at : at + length]
-            expected[target][at : at + length] = inserted
-        else:
-            assert removed == inserted == []
-        assert {"next-turn": inbox.next_turn, "next-step": inbox.next_step} == expected
-    replayed = Session("s")
-    for event, state in zip(log.events, states, strict=True):
-        replayed.restore(event.to_json())
-        assert inbox_of(replayed) == state
+    heard = []
+    projections.subscribe(log, "odd", heard.append)
+    for text in "abcdefg":
+        say(log, text)
+    assert heard == ["odd", "even", "odd"]
 
 
-# -- turns -------------------------------------------------------------------------------------------------------------
-
-
-def test_the_turn_boundary_says_where_the_log_stands(projections):
-    projections.register(TURN_BOUNDARY)
+def test_every_event_is_told_by_itself_when_several_are_caught_up_with(projections):
     log = session()
+    projections.register(COUNT)
+    heard = []
+    projections.subscribe(log, "count", heard.append)
+    for text in "abc":
+        say(log, text)
+    assert heard == []
+    assert projections.state(log, "count") == 3
+    assert heard == [1, 2, 3]
 
-    def now():
-        return tuple(projections.state(log, "turnBoundary").values())
 
-    assert list(projections.state(log, "turnBoundary")) == [
-        "openTurnStartSeq",
-        "lastStepStartSeq",
-        "lastStepBoundary",
-        "lastTurn",
-    ]
-    assert now() == (None, None, None, 0)
+def test_an_observer_that_fails_is_logged_and_the_others_hear(projections, caplog):
+    def fail(_view):
+        raise RuntimeError("cannot show")
+
+    log, heard = session(), []
+    projections.register(COUNT)
+    projections.attach(log)
+    projections.subscribe(log, "count", fail)
+    projections.subscribe(log, "count", heard.append)
+    with caplog.at_level(logging.ERROR):
+        say(log, "a")
+    assert "cannot show" in caplog.text
+    assert heard == [1]
+
+
+def refuse_two(view):
+    if view == 2:
+        raise ValueError("two is no count")
+
+
+STRICT = ProjectionUnit("strict", 1, COUNT.init, COUNT.apply, view_schema=refuse_two)
+
+
+def test_a_snapshot_is_checked_by_the_schema_of_the_view(projections, caplog):
+    log, heard = session(), []
+    projections.register(STRICT)
+    projections.attach(log)
+    projections.subscribe(log, "strict", heard.append)
     say(log, "a")
-    open_step(log)
-    assert now() == (1, 2, 2, 1)
-    close_step(log)
-    assert now() == (1, 2, 3, 1)
-    end_turn(log)
-    assert now() == (None, 2, 3, 1)
+    assert projections.snapshot(log)["values"] == {"strict": 1}
+    with caplog.at_level(logging.ERROR):
+        say(log, "b")
+    assert "two is no count" in caplog.text
+    for read in (projections.snapshot, projections.cached_snapshot):
+        with pytest.raises(SessionError, match='projection "strict" has an invalid view at session seq 1') as failure:
+            read(log)
+        assert failure.value.code == "PROJECTION_FAILED"
+    say(log, "c")
+    assert projections.snapshot(log)["values"] == {"strict": 3}
+    assert heard == [1, 3]
 
 
-def test_turns_are_listed_with_their_prompts_how_they_ended_and_what_they_used(projections):
-    projections.register(TURNS)
+def test_a_view_that_cannot_be_made_is_told_to_the_reader(projections, caplog):
     log = session()
-    say(log, "between", id="m0")
-    log.append("turn/start", {"turn": 1})
-    log.append("step/start", {"turn": 1, "step": 1})
-    say(log, "a", id="m1")
-    for usage in ({"inputTokens": 3, "outputTokens": 1}, {"inputTokens": 4, "reasoningTokens": 2}):
-        message = assistant_message([text_block("x")], provider="p", model="m")
-        data = {"turn": 1, "step": 1, "message": message, "usage": usage}
-        log.append("assistant/message", data, surface_op="append")
-    close_step(log)
-    (turn,) = projections.state(log, "turns")
-    assert (turn["turn"], turn["startSeq"], turn["endSeq"], turn["reason"]) == (1, 1, None, None)
-    assert list(turn["prompts"]) == ["m1"]
-    assert turn["usage"] == {"inputTokens": 7, "outputTokens": 1, "reasoningTokens": 2}
-    end_turn(log)
-    say(log, "after", id="m2")
-    (turn,) = projections.state(log, "turns")
-    assert (turn["endSeq"], turn["reason"], list(turn["prompts"])) == (7, {"kind": "completed"}, ["m1"])
+    projections.register(ProjectionUnit("broken", 1, COUNT.init, COUNT.apply, lambda count: 1 // count))
+    projections.attach(log)
+    with pytest.raises(SessionError) as failure:
+        projections.snapshot(log)
+    assert isinstance(failure.value.__cause__, ZeroDivisionError)
+    heard = []
+    projections.subscribe(log, "broken", heard.append)
+    with caplog.at_level(logging.ERROR):
+        say(log, "a")
+    assert heard == [1]
+
+
+def test_a_cached_snapshot_folds_nothing_and_is_one_cut(projections):
+    log = session()
+    projections.register(COUNT)
+    projections.register(USERS)
+    assert projections.cached_snapshot(log) == {"asOfSeq": -1, "values": {}}
+    say(log, "a")
+    projections.snapshot(log)
+    say(log, "b")
+    assert projections.cached_snapshot(log) == {"asOfSeq": 0, "values": {"count": 1, "users": ["s", "a"]}}
+    assert projections.state(log, "count") == 2
+    assert projections.cached_snapshot(log) == {"asOfSeq": 1, "values": {"count": 2}}
+    assert projections.snapshot(log) == {"asOfSeq": 1, "values": {"count": 2, "users": ["s", "a", "b"]}}

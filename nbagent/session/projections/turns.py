@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
-from nbagent.session.projection import ProjectionUnit
+from nbagent.session.projection_unit import ProjectionUnit
 from nbagent.types.events import Event, SessionHeader
 
 __all__ = ("TURNS",)
 
 Turns = tuple[dict[str, Any], ...]
+_UNDECIDED: dict[str, Any] = {"turn": 0, "startSeq": 0, "endSeq": None, "reason": None, "prompts": (), "usage": {}}
 
 
-def _init(_header: SessionHeader) -> Turns:
+def _init(_header: SessionHeader, _inherited: int) -> Turns:
     return ()
 
 
 def _apply(state: Turns, event: Event) -> Turns:
     kind, data = event.type, event.data
     if kind == "turn/start":
-        opened: dict[str, Any] = {"turn": data["turn"], "startSeq": event.seq, "endSeq": None, "reason": None}
-        opened |= {"prompts": (), "usage": {}}
+        opened: dict[str, Any] = {**_UNDECIDED, "turn": data["turn"], "startSeq": event.seq}
         return (*state, opened)
     if not state:
         return state
@@ -43,7 +43,18 @@ def _changed(state: Turns, **fields: Any) -> Turns:
     return (*state[:-1], {**state[-1], **fields})
 
 
-TURNS = ProjectionUnit("turns", 1, _init, _apply)
+def _restored(value: Any) -> Turns:
+    return tuple(map(_turn, cast("list[Any]", value)))
+
+
+def _turn(value: Any) -> dict[str, Any]:
+    fields = cast("dict[str, Any]", value)
+    if set(fields) != set(_UNDECIDED) or not isinstance(fields["usage"], dict):
+        raise ValueError("not a turn")
+    return {**fields, "prompts": tuple(cast("list[Any]", fields["prompts"]))}
+
+
+TURNS = ProjectionUnit("turns", 1, _init, _apply, state_schema=_restored)
 """A tuple of `{turn, startSeq, endSeq, reason, prompts, usage}`.
 
 `prompts` are message ids; `usage` adds up the tokens of the turn's answers, without fields that none of them reported.
