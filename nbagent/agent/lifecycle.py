@@ -14,11 +14,12 @@ from nbagent.agent.handle import AgentHandle, raise_collected
 from nbagent.agent.options import AgentChoices, AgentOptions
 from nbagent.agent.publication import publish
 from nbagent.agent.registry import AgentTable
-from nbagent.errors import LifecycleError, SessionError, StorageError
+from nbagent.errors import LifecycleError, SessionError
 from nbagent.session import Session
 from nbagent.session.fork import fork_events
 from nbagent.session.repair import interrupted_turn_closers
 from nbagent.storage import Handle
+from nbagent.storage.damage import unreadable_log
 from nbagent.storage.store import check_session_id
 from nbagent.types.events import Event, SessionHeader
 
@@ -68,7 +69,7 @@ class Agents(AgentTable):
 
         async def begin(creation: Creation) -> tuple[Handle, Session, int]:
             storage = await creation.opened(lambda: self._runtime.store.create(session_header))
-            return storage, Session(session_header, clock=self._runtime.clock), 0
+            return storage, self._session(session_header, None, None), 0
 
         return await self._make(session_header.id, "create", options, choices, begin)
 
@@ -229,13 +230,20 @@ class Agents(AgentTable):
             self._creations.remove(creation)
 
     def _session(
-        self, header: SessionHeader, events: Sequence[Event], path: Path | None, *, inherited: bool = False
+        self, header: SessionHeader, events: Sequence[Event] | None, path: Path | None, *, inherited: bool = False
     ) -> Session:
-        """The session of a stored log; `path` is where that is kept."""
+        """The session of a stored log, or a fresh one; `path` is where the log is kept."""
+        runtime = self._runtime
         try:
-            return Session(header, events, clock=self._runtime.clock, inherited=inherited)
+            return Session(
+                header,
+                events,
+                clock=runtime.clock,
+                inherited=inherited,
+                message_projections=runtime.message_projections,
+            )
         except SessionError as fault:
-            raise _damaged(path, fault) from fault
+            raise unreadable_log(path, fault) from fault
 
     def _header(self, session_id: str | None, fields: Mapping[str, Any]) -> SessionHeader:
         clock = self._runtime.clock
@@ -270,13 +278,3 @@ def _branch_fields(source: SessionHeader, parent: Agent | None) -> dict[str, Any
     kept = {name: source[name] for name in source if name not in {"version", "id", "createdAt"}}
     lineage = {"parentSession": source.id, "isSeeded": True}
     return {**kept, **lineage, **(_delegation(parent) if parent is not None else {})}
-
-
-def _damaged(path: Path | None, fault: SessionError) -> StorageError:
-    seq = fault.seq or 0
-    # A file has its header in line 1 and the first event, seq 0, in line 2.
-    where = f"session file {path} is damaged in line {seq + 2}" if path else f"event {seq} is damaged"
-    return StorageError(
-        f"{where} ({fault.message}); it is left as it is: restore it from a copy, or go on in a new session",
-        code="SESSION_DAMAGED",
-    )

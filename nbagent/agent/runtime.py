@@ -19,6 +19,7 @@ from nbagent.hooks import Hooks, Listener
 from nbagent.llm.prices import Price, price
 from nbagent.llm.retry import RetryPolicy
 from nbagent.llm.runtime import LlmRuntime
+from nbagent.session.message_projections import MessageProjections
 from nbagent.session.projection import ProjectionRegistry
 from nbagent.session.projections import INBOX, TURN_BOUNDARY, TURNS
 from nbagent.storage import MemoryStore, Store
@@ -43,6 +44,7 @@ class Runtime:
         agents: `create`, `resume`, `fork`, `get`, `list`.
         sessions: The live sessions; `flush` makes one safe against a power failure.
         projections: States folded from the logs.
+        message_projections: How events of types that are not nbagent's own rewrite messages.
         llm: Routes to models, for every agent.
         tools: Tools and guards, for every agent.
         prompt: Prompt sections, variables and context, for every agent.
@@ -72,6 +74,7 @@ class Runtime:
         self.projections = ProjectionRegistry()
         for unit in (INBOX, TURN_BOUNDARY, TURNS):
             self.projections.register(unit)
+        self.message_projections = MessageProjections()
         self.sessions = SessionTable(self.scope.hooks)
         self.agents = Agents(self)
         self._tasks: TaskGroup | None = None

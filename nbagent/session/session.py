@@ -17,12 +17,14 @@ from nbagent.hooks import Hooks
 from nbagent.logs import logger
 from nbagent.registration import enlist
 from nbagent.secrets import mask_json
+from nbagent.session.derivation import Derivation
 from nbagent.session.header import RequestFold
 from nbagent.session.invariants import LogInvariants
-from nbagent.session.shape import check_shape, message_of
+from nbagent.session.message_projections import MessageProjections
+from nbagent.session.shape import check_shape
 from nbagent.session.surface import Surface
 from nbagent.types.config import ToolHistory
-from nbagent.types.events import CORE_TYPES, Event, SessionHeader
+from nbagent.types.events import Event, SessionHeader
 from nbagent.types.frozen import FrozenDict, FrozenList, NotJsonError, freeze
 from nbagent.types.messages import Message
 
@@ -81,6 +83,7 @@ class Session:
         events: A log to begin with, validated; none for a fresh session.
         clock: Milliseconds since the epoch.
         inherited: `events` were taken over from a parent session.
+        message_projections: How events of other types rewrite messages; none do by default.
 
     Attributes:
         header: Fixed at creation.
@@ -102,6 +105,7 @@ class Session:
         *,
         clock: Callable[[], int] | None = None,
         inherited: bool = False,
+        message_projections: MessageProjections | None = None,
     ) -> None:
         self._clock = clock or _now
         self.header = SessionHeader.new(header, self._clock()) if isinstance(header, str) else header
@@ -114,7 +118,7 @@ class Session:
         self._surface = Surface()
         self._invariants = LogInvariants()
         self._requests = RequestFold()
-        self._messages: list[Message] | None = []
+        self._derivation = Derivation(self._events, self._surface, message_projections or MessageProjections())
         self._observers: list[Callable[[Event], object]] = []
         self._afterwards: list[Callable[[], object]] = []
         self.inherited_event_count = 0
@@ -162,8 +166,8 @@ class Session:
 
     @property
     def content_generation(self) -> int:
-        """Changes whenever messages that were derived before may read differently now."""
-        return self._surface.replacements
+        """How many positional replacements and rewrites of messages in their place were committed."""
+        return self._surface.replacements + self._derivation.rewrites
 
     # -- appending -----------------------------------------------------------------------------------------------------
 
@@ -179,7 +183,7 @@ class Session:
         """Commit one event; answers it, with a frozen snapshot of `data`.
 
         Args:
-            type: One of the known types, or any other with `ignorable`.
+            type: One of the known types, one that has an interpreter, or any other with `ignorable`.
             data: Lossless JSON.
             surface_op: `"append"` or `{op: replace, startSeq, endSeq}`; required on message events, refused on others.
             source_event_seqs: Earlier events that this one was made from.
@@ -235,11 +239,14 @@ class Session:
     # -- derived -------------------------------------------------------------------------------------------------------
 
     def messages(self) -> list[Message]:
-        """The history as a model sees it: a fresh list of shared, frozen messages."""
-        if self._messages is None:
-            derived = (message_of(self._events[seq]) for seq in self._surface.seqs)
-            self._messages = [message for message in derived if message is not None and _visible(message)]
-        return list(self._messages)
+        """The history as a model sees it: a fresh list of shared, frozen messages.
+
+        A tool call that has no result although its step is closed is followed by one that says so.
+
+        Raises:
+            SessionError: `INTERPRETER_MISSING`, what has rewritten messages here is no longer registered.
+        """
+        return self._derivation.messages()
 
     def request_header(self) -> FrozenDict | None:
         """The latest `{config, adapterDefaults?, tools?}`, or none."""
@@ -259,28 +266,17 @@ class Session:
         return Event(type, len(self._events), self._clock(), data, operation, sources, ignorable)
 
     def _check(self, event: Event) -> None:
-        if event.type not in CORE_TYPES and not event.ignorable:
-            raise SessionError(
-                f'session event "{event.type}" is unknown to this version and not marked ignorable',
-                code="UNKNOWN_EVENT",
-            )
         check_shape(event.type, event.data, self._events)
         self._surface.check(event, self._events)
         self._invariants.check(event)
+        self._derivation.check(event)
 
     def _commit(self, event: Event) -> None:
         self._events.append(event)
         self._surface.commit(event, self._events)
         self._invariants.commit(event)
         self._requests.commit(event)
-        if event.surface_op is None:
-            return
-        if event.surface_op != "append":
-            self._messages = None
-        elif self._messages is not None:
-            message = message_of(event)
-            if message is not None and _visible(message):
-                self._messages.append(message)
+        self._derivation.commit(event)
 
     def _publish(self, event: Event) -> None:
         for observer in list(self._observers):
@@ -364,20 +360,22 @@ def _name(value: object) -> str:
     return type(value).__name__
 
 
-def _visible(message: Message) -> bool:
-    return bool(message["content"]) or message["role"] in {"user", "tool"}
-
-
 def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
-def check_log(events: Sequence[Event | Mapping[str, Any]]) -> None:
+def check_log(
+    events: Sequence[Event | Mapping[str, Any]], *, message_projections: MessageProjections | None = None
+) -> None:
     """Raise unless `events` are a log that every rule accepts.
+
+    Args:
+        events: The log.
+        message_projections: How events of other types rewrite messages; none do by default.
 
     Raises:
         SessionError: What is broken; `InvariantError` for order and enclosure.
     """
-    session = Session("check")
+    session = Session("check", message_projections=message_projections)
     for event in events:
         session.restore(event)

@@ -13,7 +13,7 @@ import orjson
 
 from nbagent.errors import SessionError, StorageError
 from nbagent.session.session import restored_event
-from nbagent.types.events import CORE_TYPES, Event, SessionHeader
+from nbagent.types.events import Event, SessionHeader
 
 __all__ = ("SessionFile", "read_header")
 
@@ -266,12 +266,6 @@ def _event(path: Path, line: bytes, seq: int) -> Event:
         event = restored_event(cast("Mapping[str, Any]", value), seq)
     except SessionError as fault:
         raise _damaged(path, seq + 2, fault.message) from fault
-    if event.type not in CORE_TYPES and not event.ignorable:
-        raise StorageError(
-            f'session file {path} line {seq + 2} holds "{event.type}", which this version does not know: update '
-            "jupyter-nbagent to read it",
-            code="SESSION_FORMAT",
-        )
     if event.seq != seq:
         raise _damaged(path, seq + 2, f"it has seq {event.seq}, expected {seq}")
     return event

@@ -7,6 +7,7 @@ from typing import Any
 
 from nbagent.errors import SessionError
 from nbagent.session import Session
+from nbagent.session.message_projections import MessageProjections
 from nbagent.types.config import CallConfig, Request, ToolDeclaration
 from nbagent.types.events import Event
 
@@ -14,7 +15,10 @@ __all__ = ("sent_requests",)
 
 
 def sent_requests(
-    events: Session | Iterable[Event | Mapping[str, Any]], session_id: str | None = None
+    events: Session | Iterable[Event | Mapping[str, Any]],
+    session_id: str | None = None,
+    *,
+    message_projections: MessageProjections | None = None,
 ) -> list[Request]:
     """The requests that the loop built, in order, as folding the log gives them.
 
@@ -25,6 +29,7 @@ def sent_requests(
         events: A session, its `events`, a list of events, or the objects of a session file's lines with the header
             line first.
         session_id: The session's id, for a list of events, which does not hold it.
+        message_projections: How events of other types rewrite messages; none do by default.
 
     Raises:
         SessionError: It is no valid log, or an answer in it has no request header.
@@ -32,7 +37,7 @@ def sent_requests(
     if isinstance(events, Session):
         events = events.events
     owner = session_id or str(getattr(events, "session_id", ""))
-    session = Session(owner or "log")
+    session = Session(owner or "log", message_projections=message_projections)
     requests: list[Request] = []
     attempt: tuple[int, int, int] | None = None
     for value in events:
