@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+import types
 from collections.abc import Iterator
 from pathlib import Path
+
+import anyio
+import pytest
 
 from nbagent.llm import failures
 from nbagent.notebook.verbs import CELL, VERBS
@@ -69,7 +73,23 @@ def test_the_readme_names_only_verbs_and_options_that_exist() -> None:
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README)) - programs <= options
 
 
+@pytest.mark.parametrize("page", ["tools.md"])
+def test_the_examples_of_a_page_run_one_after_another(page: str) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / page).read_text(), re.MULTILINE | re.DOTALL)
+    assert blocks
+    names: dict[str, object] = {}
+
+    async def run() -> None:
+        for number, block in enumerate(blocks, start=1):
+            code = compile(block, f"{page}, example {number}", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            outcome = types.FunctionType(code, names)()
+            if outcome is not None:
+                await outcome
+
+    anyio.run(run)
+
+
 def test_the_pages_link_to_files_that_exist() -> None:
-    for page in (ROOT / "README.md", ROOT / "docs" / "index.md", ROOT / "benchmarks" / "README.md"):
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "benchmarks" / "README.md"):
         for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
