@@ -19,7 +19,7 @@ from nbagent.errors import ToolError
 from nbagent.logs import logger
 from nbagent.tools.current import CurrentCall, serving
 from nbagent.tools.outcome import ToolOutcome, aborted_outcome, accept_content, failed, failure_of
-from nbagent.tools.points import ToolCall
+from nbagent.tools.points import ToolCall, accept_outcome
 from nbagent.tools.results import cut, text_of_value
 from nbagent.tools.tool import Tool
 from nbagent.types.frozen import FrozenDict
@@ -52,7 +52,11 @@ async def run_body(tool: Tool, call: ToolCall, served: CurrentCall, main_thread:
                 value = await served.signal.run(lambda: tool.function(**arguments), grace=_GRACE)
             else:
                 value = await _off_the_loop(tool, arguments, served, main_thread)
-        return value if isinstance(value, ToolOutcome) else success_of(tool, value, concluded=served.concluded)
+        return (
+            accept_outcome(value)
+            if isinstance(value, ToolOutcome)
+            else success_of(tool, value, concluded=served.concluded)
+        )
     except Interrupted:
         return aborted_outcome(dispatched=True)
     except (asyncio.CancelledError, WaitCancelledError) as failure:
@@ -101,7 +105,11 @@ async def _off_the_loop(
             value = tool.function(**arguments)
             if inspect.isawaitable(value):
                 return _Awaitable(value)
-            return value if isinstance(value, ToolOutcome) else success_of(tool, value, concluded=served.concluded)
+            return (
+                accept_outcome(value)
+                if isinstance(value, ToolOutcome)
+                else success_of(tool, value, concluded=served.concluded)
+            )
         except BaseException as failure:  # futures refuse or change some of them, and nobody above could handle them
             _log.debug('tool "%s" failed', tool.name, exc_info=failure)
             return failure_of(failure)

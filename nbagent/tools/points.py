@@ -9,6 +9,7 @@ from typing import Any, cast
 from nbagent.cancellation import CancelSignal
 from nbagent.errors import InputError
 from nbagent.tools.outcome import ToolOutcome, accept_content, accept_context
+from nbagent.types.frozen import freeze
 from nbagent.types.messages import Message
 
 __all__ = (
@@ -158,15 +159,18 @@ def accept_policy(answer: Any) -> Allow | Deny | Ask:
 
 
 def accept_outcome(answer: Any) -> ToolOutcome:
-    """An answer of a `tools/execute` listener as an outcome.
+    """An answer of a `tools/execute` listener, or an outcome that a body made, as one that a log can hold.
 
     Raises:
         InputError: `INVALID_DECISION`, `INVALID_CONTENT`, `INVALID_CONTEXT`.
+        NotJsonError: A part of it is not lossless JSON.
     """
     if isinstance(answer, ToolOutcome):
         return replace(
             answer,
             content=accept_content(answer.content),
+            error=None if answer.error is None else freeze(dict(answer.error)),
+            meta=None if answer.meta is None else freeze(dict(answer.meta)),
             contexts=tuple(accept_context(message) for message in answer.contexts),
         )
     raise InputError(f'a "tools/execute" listener must answer an outcome, got {answer!r}', code="INVALID_DECISION")

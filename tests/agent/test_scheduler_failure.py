@@ -91,6 +91,7 @@ async def test_a_call_that_policy_still_weighs_counts_as_started_and_its_body_ne
         await floor.until("+r1", "+r2", "-r1", in_order=False)
         floor.release("r2")
         await floor.until("+r1", "+r2", "-r1", "-r2", in_order=False)
+        floor.release("r3")
         decided.set()
         await w.agent.when_idle()
         assert "+r3" not in floor.order

@@ -223,3 +223,20 @@ class TestOutput:
     async def test_a_body_may_make_its_own_outcome(self, bench):
         made = ToolOutcome([{"type": "image", "mediaType": "image/png", "data": "aGk="}])
         assert await self.outcome_of(bench, ToolOutcome, made) == made
+
+    async def test_its_content_may_be_a_text(self, bench):
+        made = await self.outcome_of(bench, ToolOutcome, ToolOutcome("plain"))
+        assert made.content == [text_block("plain")]
+
+    @pytest.mark.parametrize(
+        "made",
+        [
+            ToolOutcome(3),
+            ToolOutcome([{"type": "image", "data": object()}]),
+            ToolOutcome("x", meta={"at": object()}),
+            ToolOutcome("x", contexts=[7]),
+            ToolOutcome("x", contexts=None),
+        ],
+    )
+    async def test_one_that_no_log_can_hold_is_an_error_of_the_call(self, bench, made):
+        assert (await self.outcome_of(bench, ToolOutcome, made)).is_error
