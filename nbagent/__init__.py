@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nbagent.agent import Runtime, current_agent, require_agent
+    from nbagent.agent import CompactionPolicy, Runtime, current_agent, require_agent
     from nbagent.cancellation import CancelSignal
     from nbagent.notebook.api import acreate, create
     from nbagent.notebook.extension import load_ipython_extension, unload_ipython_extension
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "CancelSignal",
+    "CompactionPolicy",
     "Runtime",
     "acreate",
     "create",
@@ -34,6 +35,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "CancelSignal": "nbagent.cancellation",
+    "CompactionPolicy": "nbagent.agent",
     "Runtime": "nbagent.agent",
     "acreate": "nbagent.notebook.api",
     "create": "nbagent.notebook.api",

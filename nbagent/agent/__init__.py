@@ -1,6 +1,7 @@
 """The loop."""
 
 from nbagent.agent.agent import Agent
+from nbagent.agent.compaction import CompactionPolicy
 from nbagent.agent.handle import AgentHandle
 from nbagent.agent.initiator import current_agent, require_agent
 from nbagent.agent.options import AgentOptions
@@ -11,6 +12,7 @@ __all__ = (
     "Agent",
     "AgentHandle",
     "AgentOptions",
+    "CompactionPolicy",
     "Enter",
     "Reject",
     "Retry",

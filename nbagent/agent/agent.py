@@ -7,7 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from nbagent.agent.activity import Activity
+from nbagent.agent.compaction import compact
 from nbagent.agent.context import RuntimeContext
+from nbagent.agent.history_size import HistorySize
 from nbagent.agent.inbox import Inbox, Target, input_message
 from nbagent.agent.initiator import initiating
 from nbagent.agent.options import AgentOptions
@@ -58,6 +60,7 @@ class Agent:
         self.inbox = Inbox(session, partial(runtime.projections.state, session, "inbox"), self._inbox_changed)
         self.runtime_context = RuntimeContext(session)
         self.requests = RequestLog(session)
+        self.history_size = HistorySize(session)
         self.last_turn: int = runtime.projections.state(session, "turnBoundary")["lastTurn"]
         self.attempts = 0
         self.stream_revision = 0
@@ -212,6 +215,39 @@ class Agent:
 
         self.runtime.start_soon(run)
         return activity
+
+    async def compact(self, *, upto_seq: int | None = None, summary: str | None = None) -> Message:
+        """Replace older history by a summary, so that the agent can go on within its model's context window.
+
+        The log keeps everything; what the model reads becomes shorter. The system prompt stays, and a tool call is
+        never parted from its result: the cut moves back before the call. Turns wait until it is done. Inside a turn,
+        only its own listeners and tools may ask for it.
+
+        Args:
+            upto_seq: Seq of the last event that the summary covers; by default everything before the latest turn, or
+                everything when there is only one.
+            summary: The text that stands for it; by default the agent's model writes one.
+
+        Returns:
+            The message that now stands for the older history.
+
+        Raises:
+            InputError: `NOTHING_TO_COMPACT`, `INVALID_BOUNDARY`, `INVALID_OPTION`.
+            LlmError: The model could not write a summary; nothing was replaced.
+            LifecycleError: `ALREADY_ACTIVE`, a turn or a maintenance job runs; `ABORTED`, cancelled; `AGENT_DISPOSED`.
+        """
+        return await compact(self, upto_seq, summary)
+
+    @property
+    def turn_signal(self) -> CancelSignal:
+        """Aborts what the agent does now.
+
+        Raises:
+            LifecycleError: `NOT_ACTIVE`, it does nothing.
+        """
+        if self._activity is None:
+            raise LifecycleError(f'agent "{self.id}" has no active work', code="NOT_ACTIVE")
+        return self._activity.signal
 
     def begin_maintenance(self) -> Activity:
         """Enter maintenance; whoever calls it ends it with `converge`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from nbagent.cancellation import CancelSignal
 from nbagent.errors import InputError
@@ -13,6 +13,7 @@ from nbagent.types.frozen import FrozenDict
 
 if TYPE_CHECKING:
     from nbagent.agent.agent import Agent
+    from nbagent.agent.compaction import CompactionPolicy
     from nbagent.agent.scope import Scope
 
 __all__ = ("AgentChoices", "AgentOptions", "Setup", "TurnBudget")
@@ -35,6 +36,7 @@ class AgentChoices(TypedDict, total=False):
         max_turn_tokens: Tokens, in and out, that one turn may use.
         max_cost: Dollars that one turn may cost; the route's price has to be known.
         max_seconds: Seconds that one turn may take.
+        compaction: When the history is compacted by itself: `"auto"`, a `CompactionPolicy`, or none, the default.
         setup: `async def setup(scope, agent)`, run before anybody sees the agent; it may answer a plain function that
             is called right before publication.
         signal: Abandons the creation; so does cancelling the awaiting task.
@@ -53,6 +55,7 @@ class AgentChoices(TypedDict, total=False):
     max_turn_tokens: int | None
     max_cost: float | None
     max_seconds: float | None
+    compaction: CompactionPolicy | Literal["auto"] | None
     setup: Setup | None
     signal: CancelSignal | None
     parent: Agent | None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbagent.agent.agent import Agent
 from nbagent.agent.budget import check_price
+from nbagent.agent.compaction import CompactionPolicy, compact_by_policy
 from nbagent.agent.creation import Creation
 from nbagent.agent.handle import AgentHandle
 from nbagent.agent.options import AgentChoices, AgentOptions
@@ -55,6 +56,9 @@ async def publish(
     creation.undo(lambda: agent.converge(maintenance))
     creation.undo(agent.close)
     check_price(runtime, agent.options)
+    compaction = CompactionPolicy.of(choices.get("compaction"))
+    if compaction is not None:
+        compact_by_policy(scope, compaction)
     for each in choices.get("tools", ()):
         scope.tools.register(as_tool(each))
     system = choices.get("system")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbagent.agent.attempt import Answer, run_attempt
+from nbagent.agent.history_size import window_failure
 from nbagent.agent.points import Enter, RequestError, RequestProposal, Retry, accept_config, accept_request_error
 from nbagent.agent.prompt import Assembly, Section, render_prompt
 from nbagent.agent.retry import retry_by_policy
@@ -53,7 +54,12 @@ async def run_step(driver: Driver, decision: Enter, assembly: Assembly) -> dict[
         )
         batch, starts_series = None, False
         driver.check_abort()
-        answer = await run_attempt(driver, request, prepared, attempt)
+        window = prepared.facts.context_window if prepared is not None else None
+        too_large = window_failure(driver.agent.history_size, request, window)
+        if too_large is None:
+            answer = await run_attempt(driver, request, prepared, attempt)
+        else:
+            answer = Answer("error", failure=too_large)
         if answer.failure is None:
             return await _settle(driver, answer)
         await _retry_or_raise(driver, request.config.provider, answer.failure, attempt)
