@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from nbagent.types.messages import Message
 
 if TYPE_CHECKING:
     from nbagent.agent import Agent, AgentHandle
+    from nbagent.hooks import Listener
     from nbagent.notebook.host import Host
     from nbagent.types.events import Event
 
@@ -192,6 +193,27 @@ class NotebookAgent:
         runs = [each for each in self._background if not each.seen]
         self._background = []
         return runs
+
+    def compact(self, *, upto_seq: int | None = None, summary: str | None = None) -> Message:
+        """Replace older history by a summary, as `Agent.compact` does; waits for it, an interrupt stops it."""
+        self.check_may_wait()
+
+        async def compacted() -> Message:
+            return await self.core.compact(upto_seq=upto_seq, summary=summary)
+
+        return self.host.call(compacted)
+
+    def on(self, point: str, listener: Listener) -> Callable[[], None]:
+        """Listen to an extension point of this agent; answers a function that removes the listener.
+
+        Listeners run on the agents' own thread; their `payload.agent` is the agent there.
+
+        Raises:
+            InputError: `UNKNOWN_EXTENSION_POINT`, `INVALID_LISTENER`.
+            LifecycleError: `SCOPE_DISPOSED`, the agent is gone.
+        """
+        remove = self.host.call(self.core.on, point, listener)
+        return lambda: self.host.call(remove)
 
     # -- stopping ------------------------------------------------------------------------------------------------------
 
