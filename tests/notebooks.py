@@ -10,7 +10,7 @@ from typing import Any
 
 import nbformat
 
-from nbagent.cli import execute
+from nbagent.cli.tutorial import execute
 from nbagent.errors import NbagentError
 
 FOLDER = Path(__file__).parents[1] / "notebooks"

@@ -18,7 +18,7 @@ from filelock import FileLock
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 import nbagent
-from nbagent.cli import _tutorial, execute, shipped_notebook, transcript, working_copy
+from nbagent.cli.tutorial import _tutorial, execute, shipped_notebook, transcript, working_copy
 from nbagent.errors import LifecycleError, StorageError
 from tests.browser.harness import free_port
 

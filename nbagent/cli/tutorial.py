@@ -1,4 +1,4 @@
-"""The command `nbagent`: runs a tutorial notebook, the first when none is named, or opens it in JupyterLab.
+"""`nbagent tutorial`: runs a tutorial notebook, the first when none is named, or opens it in JupyterLab.
 
 The notebook is never run where it is installed: each run works on a copy in the current folder, and a copy that somebody
 has changed is left as it is.
@@ -23,44 +23,15 @@ from typing import Any, cast
 import nbagent
 from nbagent.errors import InputError, LifecycleError, NbagentError, StorageError
 
-__all__ = ("execute", "main", "shipped_notebook", "transcript", "working_copy")
+__all__ = ("add_arguments", "execute", "shipped_notebook", "transcript", "working_copy")
 
 _TUTORIAL = "01-first-agent.ipynb"
 _CELL_LIMIT = 120
 """Seconds that one cell may take; the tutorial's longest takes two."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; answers its exit code: 0, 1 for a failure told in one line, 2 for a wrong use, 130 when stopped."""
-    # A terminal that cannot show a character shows a question mark instead of ending the program.
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="replace")
-    parser = _parser()
-    options, rest = parser.parse_known_args(arguments)
-    if rest and not (options.command == "tutorial" and options.lab):
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    if options.command is None:
-        parser.print_help()
-        return 0
-    try:
-        name = _tutorial(options.notebook, lab_options=bool(rest))
-        return _open_in_lab(name, Path.cwd(), rest) if options.lab else _run(name, Path.cwd())
-    except NbagentError as fault:
-        print(f"nbagent: {fault}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("nbagent: stopped", file=sys.stderr)
-        return 130
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="nbagent", description="Drive LLM agents from a Jupyter notebook.", allow_abbrev=False
-    )
-    parser.add_argument("--version", action="version", version=f"nbagent {nbagent.__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+def add_arguments(commands: Any) -> None:
+    """Add `tutorial` to the commands of a parser."""
     tutorial = commands.add_parser(
         "tutorial",
         help="run a tutorial notebook and show what it prints; needs no key",
@@ -80,7 +51,12 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="open the copy in JupyterLab instead; what else is given goes to JupyterLab (for example --no-browser or --port=8889)",
     )
-    return parser
+    tutorial.set_defaults(run=_tutorial_command)
+
+
+def _tutorial_command(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    name = _tutorial(options.notebook, lab_options=bool(rest))
+    return _open_in_lab(name, Path.cwd(), rest) if options.lab else _run(name, Path.cwd())
 
 
 def _run(name: str, folder: Path) -> int:
