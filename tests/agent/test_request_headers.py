@@ -97,7 +97,7 @@ async def test_a_route_that_cannot_be_asked_fails_the_step_before_any_header(wor
 
 async def test_a_route_that_is_replaced_while_it_is_asked_serves_the_call_it_prepared(world):
     async with world() as w:
-        second = ScriptedAdapter([text("second")], context_window=2)
+        second = ScriptedAdapter([text("second")], context_window=2000)
         taken = []
 
         class First(ScriptedAdapter):
@@ -106,11 +106,11 @@ async def test_a_route_that_is_replaced_while_it_is_asked_serves_the_call_it_pre
                 w.agent.llm.register(["scripted"], second)
                 return ScriptedAdapter.facts(self, model)
 
-        first = First([text("first")], context_window=1)
+        first = First([text("first")], context_window=1000)
         taken.append(w.agent.llm.register(["scripted"], first))
         await w.ask("1")
         assert w.of("assistant/message")[0].data["message"].text == "first"
-        assert w.of("request/context")[0].data["contextWindow"] == 1
+        assert w.of("request/context")[0].data["contextWindow"] == 1000
         assert second.requests == []
 
 
