@@ -35,8 +35,10 @@ NAMES = {
     ),
     "nbagent.llm.adapters": ("create",),
     "nbagent.notebook": ("NotebookAgent", "Reply", "Run", "TurnError"),
-    "nbagent.session": ("Session", "check_log"),
+    "nbagent.session": ("MessageProjections", "ProjectionRegistry", "ProjectionUnit", "Session", "check_log"),
+    "nbagent.session.consumed_work": ("ConsumedWork", "fold_consumed_work"),
     "nbagent.session.repair": ("interrupted_turn_closers",),
+    "nbagent.session.repair_plan": ("plan_repair",),
     "nbagent.storage": ("JsonlStore", "MemoryStore"),
     "nbagent.testing": (
         "ScriptedAdapter",

@@ -122,7 +122,7 @@ async def _compact(
     try:
         text, usage = summary, None
         if text is None:
-            older = [message for seq in nodes if (message := message_of(session.events[seq])) is not None]
+            older = session.messages(nodes)
             text, usage = await signal.run(lambda: written_summary(agent, older, signal, instructions))
         if usage is not None:
             end["usage"] = usage
@@ -195,8 +195,7 @@ def _cut(session: Session, kept_tokens: int | None) -> int:
         return surface[(len(surface) - 1) // 2] if len(surface) > 1 else -1
     kept = 0
     for index in range(len(surface) - 1, 0, -1):
-        message = message_of(session.events[surface[index]])
-        kept += estimated_tokens([message]) if message is not None else 0
+        kept += estimated_tokens(session.messages([surface[index]]))
         if kept > kept_tokens:
             return surface[min(index, len(surface) - 2)]
     return -1

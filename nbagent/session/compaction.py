@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from nbagent.session.session import Session
 from nbagent.session.shape import message_of
-from nbagent.types.messages import Message
 
 __all__ = ("compactable", "older_than_last_turn")
 
@@ -37,17 +36,19 @@ def older_than_last_turn(session: Session) -> int:
 
 def _whole_pairs(session: Session, nodes: list[int]) -> int:
     """How many of the nodes, from the first, hold only calls that are answered among them."""
+    events = session.events
+    answered = {
+        events[seq].data["message"]["toolCallId"] for seq in session.surface if events[seq].type == "tool/result"
+    }
+    closed = next((event.seq for event in reversed(events) if event.type == "step/end"), -1)
     whole, open_calls = 0, set[str]()
     for index, seq in enumerate(nodes):
-        message = message_of(session.events[seq])
+        message = message_of(events[seq])
         if message is not None:
-            _follow(message, open_calls)
+            # A call of a closed step that has no result will not get one; there is nothing to keep it beside.
+            calls = {call["id"] for call in message.tool_calls}
+            open_calls |= calls if seq > closed else calls & answered
+            open_calls.discard(message.tool_call_id or "")
         if not open_calls:
             whole = index + 1
     return whole
-
-
-def _follow(message: Message, open_calls: set[str]) -> None:
-    open_calls.update(call["id"] for call in message.tool_calls)
-    if message.tool_call_id is not None:
-        open_calls.discard(message.tool_call_id)

@@ -87,15 +87,20 @@ class Derivation:
         elif event.type not in CORE_TYPES and not event.ignorable:
             self._rewrite(event)
 
-    def messages(self) -> list[Message]:
+    def messages(self, seqs: Sequence[int] | None = None) -> list[Message]:
         """A fresh list of shared, frozen messages.
+
+        Args:
+            seqs: Of these nodes alone, in surface order; of the whole surface by default.
 
         Raises:
             SessionError: `INTERPRETER_MISSING`, an interpreter that this history depends on was taken away.
         """
         self._used_interpreters()
+        if seqs is not None:
+            return self._derived(seqs)
         if self._messages is None:
-            self._messages = self._derived()
+            self._messages = self._derived(self._surface.seqs)
         return list(self._messages)
 
     def _rewrite(self, event: Event) -> None:
@@ -118,8 +123,8 @@ class Derivation:
     def _message(self, seq: int) -> Message | None:
         return self._overrides.get(seq) or message_of(self._events[seq])
 
-    def _derived(self) -> list[Message]:
-        nodes = [(seq, message) for seq in self._surface.seqs if (message := self._message(seq)) is not None]
+    def _derived(self, seqs: Sequence[int]) -> list[Message]:
+        nodes = [(seq, message) for seq in seqs if (message := self._message(seq)) is not None]
         answered = {(*self._place(seq), message["toolCallId"]) for seq, message in nodes if message["role"] == "tool"}
         messages: list[Message] = []
         missing: list[Message] = []

@@ -238,15 +238,18 @@ class Session:
 
     # -- derived -------------------------------------------------------------------------------------------------------
 
-    def messages(self) -> list[Message]:
+    def messages(self, seqs: Sequence[int] | None = None) -> list[Message]:
         """The history as a model sees it: a fresh list of shared, frozen messages.
 
         A tool call that has no result although its step is closed is followed by one that says so.
 
+        Args:
+            seqs: Surface nodes, in their order, for the history that they alone make; all of them by default.
+
         Raises:
             SessionError: `INTERPRETER_MISSING`, what has rewritten messages here is no longer registered.
         """
-        return self._derivation.messages()
+        return self._derivation.messages(seqs)
 
     def request_header(self) -> FrozenDict | None:
         """The latest `{config, adapterDefaults?, tools?}`, or none."""

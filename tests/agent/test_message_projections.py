@@ -34,6 +34,18 @@ async def test_the_model_is_sent_rewritten_messages_in_a_new_series(world):
         ]
 
 
+async def test_a_summary_is_written_from_rewritten_messages(world):
+    async with world(text("one"), text("a summary")) as w:
+        w.runtime.message_projections.register("someone/hide", hide)
+        await w.ask("a secret")
+        (said,) = w.of("user/message")
+        w.agent.session.append("someone/hide", {"seq": said.seq})
+        await w.agent.compact()
+        asked = w.model.requests[-1].messages[-1].text
+        assert "[hidden]" in asked
+        assert "a secret" not in asked
+
+
 async def hidden(folder):
     async with Runtime(store=JsonlStore(folder)) as runtime:
         runtime.message_projections.register("someone/hide", hide)

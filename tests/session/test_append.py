@@ -40,12 +40,33 @@ def test_an_event_has_the_next_seq_the_time_of_the_clock_and_a_frozen_snapshot()
     assert log.events[0] is event
 
 
-@pytest.mark.parametrize("bad", [float("nan"), -0.0, {1}, object(), 2**64, "\ud800", (1,), {1: 1}])
+def nested(levels):
+    value = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
+def endless():
+    value = []
+    value.append(value)
+    return value
+
+
+BAD = [float("nan"), float("inf"), -0.0, {1}, object(), 2**64, "\ud800", (1,), {1: 1}, nested(200), endless()]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: type(bad).__name__)
 def test_data_that_is_no_json_is_refused(bad):
     log = session()
     message = refusal(lambda: other(log, value=bad), "NOT_JSON")
     assert message.startswith('session event "someone/else" carries non-JSON-serializable data')
     assert len(log.events) == 0
+
+
+def test_data_may_have_200_levels():
+    log = session()
+    assert other(log, value=nested(199)).data["value"] == nested(199)
 
 
 @pytest.mark.parametrize("data", [None, [], "text", 1])
@@ -223,6 +244,13 @@ def test_a_seed_is_contiguous():
     assert refusal(lambda: Session("s", [first, second]), "INVALID_SEED") == (
         "seed event at index 1 has seq 5 (expected 1); seed must be contiguous from 0"
     )
+
+
+def test_an_unknown_type_in_a_seed_is_refused_unless_it_may_be_skipped():
+    unknown = {"type": "someone/else", "seq": 0, "time": 1, "data": {}}
+    assert '"someone/else"' in refusal(lambda: Session("s", [unknown]), "UNKNOWN_EVENT")
+    log = Session("s", [{**unknown, "ignorable": True}])
+    assert (log.surface, log.messages(), log.content_generation) == ([], [], 0)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from nbagent.session import Session
 from nbagent.session.compaction import compactable, older_than_last_turn
 from nbagent.testing import LogBuilder
 
+from .logs import answer, calls, close_step, end_turn, open_step, say, session
+
 
 def session_of(log: LogBuilder) -> Session:
     return Session("s1", log.events)
@@ -40,6 +42,18 @@ def test_a_cut_between_a_call_and_its_result_moves_before_the_call():
         "tool/result",
         "tool/result",
     ]
+
+
+def test_a_call_that_never_got_a_result_in_a_closed_step_holds_nothing_back():
+    log = session()
+    open_step(log)
+    say(log, "a")
+    answer(log, *calls("c1"))
+    assert compactable(log, len(log.events) - 1) == [2]
+    close_step(log)
+    end_turn(log)
+    say(log, "b")
+    assert compactable(log, len(log.events) - 1) == log.surface
 
 
 def test_by_default_everything_before_the_latest_turn_is_covered():

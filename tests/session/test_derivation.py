@@ -104,3 +104,11 @@ def test_the_same_call_id_in_a_later_step_answers_nothing_of_an_earlier_one(left
     close_step(left, step=2)
     assert told(left)[:3] == ["r-c1", *recovered(7)]
     assert told(left)[4:] == ["r-c2"]
+
+
+def test_a_part_of_the_surface_makes_a_history_of_its_own(left):
+    close(left)
+    say(left, "b")
+    assert left.messages([3, 5]) == left.messages()[1:5]
+    assert left.messages([]) == []
+    assert left.messages(left.surface) == left.messages()

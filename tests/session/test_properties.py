@@ -69,6 +69,23 @@ def test_a_fold_that_grew_with_the_log_equals_one_from_scratch_at_every_prefix(e
 
 @settings(max_examples=60, deadline=None)
 @given(legal_logs())
+def test_the_surface_at_every_prefix_is_that_of_a_plain_list(events):
+    log, nodes, replacements = Session("s"), [], 0
+    for event in events:
+        log.restore(event)
+        operation = event.get("surfaceOp")
+        if operation == "append":
+            nodes.append(event["seq"])
+        elif operation is not None:
+            start, end = nodes.index(operation["startSeq"]), nodes.index(operation["endSeq"])
+            nodes = [*nodes[:start], event["seq"], *nodes[end + 1 :]]
+            replacements += 1
+        assert (log.surface, log.replace_generation, log.content_generation) == (nodes, replacements, replacements)
+        assert log.system_nodes == [seq for seq in nodes if events[seq]["type"] == "system/message"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(legal_logs())
 def test_closers_make_every_prefix_whole_and_are_always_the_same(events):
     log = Session("s")
     for event in [None, *events]:
