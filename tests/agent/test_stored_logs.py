@@ -1,12 +1,16 @@
-"""Sessions of older programs, whose closed turns have calls without a result, are taken up."""
+"""Stored sessions that were cut, or whose closed turns have calls without a result, are taken up."""
 
 from __future__ import annotations
 
 import pytest
 
 from nbagent import Runtime
+from nbagent.session import Session
+from nbagent.session.repair import interrupted_turn_closers
 from nbagent.storage import JsonlStore
+from nbagent.storage.repaired_copy import read_log
 from nbagent.testing import ScriptedAdapter, check_log, text
+from nbagent.types.messages import user_message
 from tests.session.logs import answer, call, calls, close_step, end_turn, open_step, say, session
 
 pytestmark = pytest.mark.anyio
@@ -60,3 +64,32 @@ async def test_they_are_compacted_and_the_summary_is_written_from_a_history_with
         (request,) = model.requests
         assert request.messages[-1].text.count("interrupted before the Harness recorded it as started") == 2
         assert agent.session.messages() == [summary]
+
+
+async def test_a_turn_that_was_cut_is_closed_by_events_stored_behind_it_and_turns_count_on(tmp_path):
+    log = session()
+    log.append("agent/inbox/spliced", {"target": "next-step", "start": 0, "inserted": [user_message("wait", id="w")]})
+    open_step(log)
+    say(log, "go")
+    answer(log, *calls("c1", "c2"))
+    call(log, "c1")
+    events = list(log.events)
+    for length in range(1, len(events) + 1):
+        folder = tmp_path / str(length)
+        cut = Session(log.header)
+        for event in events[:length]:
+            cut.restore(event)
+        await stored(cut, folder)
+        before = (folder / "s.jsonl").read_bytes()
+        async with Runtime(store=JsonlStore(folder)) as runtime:
+            runtime.llm.register(["scripted"], ScriptedAdapter([text("on")]))
+            agent = (await runtime.agents.resume("s", provider="scripted", model="m")).agent
+            assert [message.text for message in agent.inbox.next_step] == ["wait"]
+            closers = interrupted_turn_closers(events[:length])
+            assert agent.session.events[length : length + len(closers)] == closers
+            agent.followup("next")
+            await agent.when_idle()
+            turns = [event.data["turn"] for event in agent.session.events if event.type == "turn/start"]
+            assert turns == list(range(1, len(turns) + 1))
+        assert (folder / "s.jsonl").read_bytes().startswith(before)
+        check_log(read_log(folder / "s.jsonl").events)
